@@ -1,4 +1,4 @@
-"""AWS for tests: moto plays EC2; the price list, which moto does not have, is answered at the level of HTTP."""
+"""AWS for tests: moto simulates EC2; the price list, which moto lacks, is answered at the HTTP level."""
 
 import io
 import json
@@ -25,7 +25,7 @@ def answer(url: str, status: int, body: bytes, kind: str = "application/x-amz-js
 
 
 def client(service: str, **options: Any) -> Any:
-    """Return a client with keys that open nothing."""
+    """Return a client with invalid keys."""
     return boto3.client(
         service,
         region_name="us-east-1",
@@ -44,7 +44,7 @@ def product(name: str, price: str, **attributes: str) -> Product:
 
 
 def price_list(*pages: list[Product]) -> Any:
-    """Return a client of the price list that answers with these pages, one after another."""
+    """Return a price list client that returns these pages in order."""
     made = client("pricing")
     asked: list[dict[str, Any]] = []
 
@@ -63,7 +63,7 @@ def price_list(*pages: list[Product]) -> Any:
 
 
 class Away:
-    """A client of a service that is not there: whatever is asked, it fails."""
+    """A client of an unreachable service: every request fails."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -78,7 +78,7 @@ class Away:
 
 
 class SmallEc2:
-    """A region of two zones and three types, for tests that are about something else than EC2's answers."""
+    """A region of two zones and three types, for tests that don't depend on EC2's answers."""
 
     def __init__(self) -> None:
         self.when = datetime(2026, 11, 1, tzinfo=UTC)

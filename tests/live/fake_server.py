@@ -39,7 +39,7 @@ class FakeServer:
 
     @property
     def watched_from(self) -> list[str]:
-        """Return the versions that watches were asked for from."""
+        """Return the versions from which watches were requested."""
         return [request.query["resourceVersion"] for request in self.requests if "watch" in request.query]
 
 
@@ -50,7 +50,7 @@ async def talking_to(answer: Script, tokens: TokenSource | None = None) -> Async
     app = web.Application()
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        return await server.handle(request)  # looked up each time: a test may put another one there
+        return await server.handle(request)  # looked up for each request: a test may replace it
 
     app.router.add_route("*", "/{path:.*}", handle)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -69,7 +69,7 @@ async def talking_to(answer: Script, tokens: TokenSource | None = None) -> Async
 
 
 async def until(check: Callable[[], object]) -> None:
-    """Wait until it is so."""
+    """Wait until the condition is true."""
     async with asyncio.timeout(180):
         while not check():
             await asyncio.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Every instruction on real objects: done once, done again, done against a change in between."""
+"""Every instruction on real objects: executed once, repeated, and with a conflicting change in between."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ def _record(ident: str) -> str:
 
 @pytest.fixture
 def api(api_server: ControlPlane) -> Iterator[Client]:
-    """Yield the shared server; objects of these tests are called actuate-*."""
+    """Yield the shared server; objects of these tests are named actuate-*."""
     with api_server.client() as client:
         yield client
         for kind in ("api/v1/nodes", "apis/karpenter.sh/v1/nodeclaims", "apis/karpenter.sh/v1/nodepools"):
@@ -88,7 +88,7 @@ def _taints(api: Client, tree: Tree) -> list[str]:
 
 
 def test_taint_and_untaint(api_server: ControlPlane, api: Client) -> None:
-    """Taint and record come and go together, other taints stay, twice is once, another command's is left alone."""
+    """Taint and record are added and removed together, idempotently; other taints and other commands' marks stay."""
     own = {"key": "mine", "value": "x", "effect": "NoSchedule"}
     node = _node(api, "actuate-taint", taints=[own])
     before = [entry for entry in _taints(api, node) if "disruption" not in entry]
@@ -111,7 +111,7 @@ def test_taint_and_untaint(api_server: ControlPlane, api: Client) -> None:
 
 
 def test_create_twice_is_once(api_server: ControlPlane, api: Client) -> None:
-    """A NodeClaim as Karpenter would make it, held, with its record; a namesake of somebody else's is refused."""
+    """A NodeClaim looks as Karpenter would create it, with hold and record; a foreign claim of that name is refused."""
     tree = pool("actuate-pool", labels={"team": "blue"})
     tree["metadata"]["annotations"] = {"karpenter.sh/nodepool-hash": "123", "karpenter.sh/nodepool-hash-version": "v3"}
     status, made = api.create(tree)
@@ -155,7 +155,7 @@ def test_create_twice_is_once(api_server: ControlPlane, api: Client) -> None:
 
 
 def test_a_record_that_can_not_be_read_can_be_cleared(api_server: ControlPlane, api: Client) -> None:
-    """Without an id the order means the record that nobody can read; a readable one stays."""
+    """Without an id the instruction clears an unreadable record; a readable one stays."""
     status, made = api.create(pool("actuate-pool"))
     assert status == 201
     from tests.support.e2e_world import claim
@@ -171,7 +171,7 @@ def test_a_record_that_can_not_be_read_can_be_cleared(api_server: ControlPlane, 
 
 
 def test_delete_only_the_one_that_was_meant(api_server: ControlPlane, api: Client) -> None:
-    """A namesake with another uid stays, and what is gone is reported as gone."""
+    """An object with another uid is not deleted, and a missing one is reported as gone."""
     from tests.support.e2e_world import claim
 
     _, made = api.create(pool("actuate-pool"))
@@ -188,7 +188,7 @@ def test_delete_only_the_one_that_was_meant(api_server: ControlPlane, api: Clien
 
 
 def test_hold_and_release(api_server: ControlPlane, api: Client) -> None:
-    """A hold has our mark beside Karpenter's annotation; a person's own word is neither taken over nor taken off."""
+    """A hold adds Dovetail's mark to Karpenter's annotation; a person's own annotation is never changed."""
     held = _node(api, "actuate-held")
     theirs = _node(api, "actuate-theirs")
     api.request(
@@ -205,7 +205,7 @@ def test_hold_and_release(api_server: ControlPlane, api: Client) -> None:
 
 
 def test_events_are_counted_not_repeated(api_server: ControlPlane, api: Client) -> None:
-    """The same word about the same node twice is one event with a count; control characters can't get in."""
+    """The same event about the same node is one Event with a count; control characters are removed."""
     order = PublishEvent(id="1", kind="Node", name="actuate-x", reason="DisruptionBlocked", message="pdb: no\x1b[31m")
     assert _ok(_do(api_server, order, order, order))
     found = [
@@ -220,7 +220,7 @@ def test_events_are_counted_not_repeated(api_server: ControlPlane, api: Client) 
 
 
 def test_pool_conditions(api_server: ControlPlane, api: Client) -> None:
-    """Ours is added to those that are there, and its time moves only with its status."""
+    """Dovetail's condition is added to the others, and its time changes only with its status."""
     tree = pool("actuate-pool")
     api.create(tree)
     order = SetPoolCondition(
@@ -238,7 +238,7 @@ def test_pool_conditions(api_server: ControlPlane, api: Client) -> None:
 
 
 def test_nothing_is_written_without_leadership(api_server: ControlPlane, api: Client) -> None:
-    """An actuator that may no longer act says so and leaves the object alone."""
+    """An actuator that no longer leads reports that and leaves the object unchanged."""
     node = _node(api, "actuate-quiet")
     version = (api.get(node) or {})["metadata"]["resourceVersion"]
 

@@ -1,4 +1,4 @@
-"""The actuator of a real cluster, answer by answer: what is asked again, how often, and what is sent."""
+"""The actuator of a real cluster, answer by answer: what it retries, how often, and what it sends."""
 
 import asyncio
 from typing import Any, cast
@@ -30,7 +30,7 @@ HOLD = HoldNode(id="1", node="n")
 
 
 class Server:
-    """Gives the answers it was told to, in order, the last again and again; keeps what was asked."""
+    """Returns the given answers in order and then repeats the last; records the requests."""
 
     def __init__(self, *answers: Tree | Exception) -> None:
         self.answers = list(answers)
@@ -38,7 +38,7 @@ class Server:
         self.waits: list[int] = []
 
     async def request(self, method: str, path: str, *, body: bytes | None = None, **more: Any) -> bytes:
-        """Answer."""
+        """Return the next answer."""
         self.asked.append((method, path, None if body is None else msgspec.json.decode(body), more.get("params")))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
@@ -46,7 +46,7 @@ class Server:
         return msgspec.json.encode(answer)
 
     def backoff(self, attempt: int, most: float) -> float:
-        """Return no pause, and note that one was wanted."""
+        """Return no pause, and record that one was requested."""
         self.waits.append(attempt)
         return 0.0
 
@@ -57,7 +57,7 @@ def error(status: int) -> ApiError:
 
 
 def carried_out(asked: Instruction, server: Server, **more: Any) -> tuple[Answer, Actuator]:
-    """Return the answer."""
+    """Return the outcome of an instruction."""
     actuator = Actuator(
         client=cast("ApiClient", server), identity="tests", seal=Seal((b"sixteen bytes or more",)), **more
     )
@@ -65,7 +65,7 @@ def carried_out(asked: Instruction, server: Server, **more: Any) -> tuple[Answer
 
 
 def failure_of(answer: Answer) -> Failure | None:
-    """Return how it failed."""
+    """Return the failure of an instruction."""
     return answer.failure if isinstance(answer, InstructionFailed) else None
 
 
@@ -75,13 +75,13 @@ def failure_of(answer: Answer) -> Failure | None:
      (501, Failure.UNREACHABLE), (405, Failure.REFUSED), (410, Failure.REFUSED)],
 )  # fmt: skip
 def test_what_a_status_means(status: int, failure: Failure) -> None:
-    """A server in trouble and an old token are asked again."""
+    """A failing server and an expired token are retried."""
     answer, _ = carried_out(HOLD, Server(error(status)))
     assert failure_of(answer) is failure
 
 
 def test_an_object_that_is_not_there() -> None:
-    """Reading it says so; nothing is written."""
+    """A missing object is reported after the read; nothing is written."""
     server = Server(error(404))
     answer, actuator = carried_out(HOLD, server)
     assert isinstance(answer, InstructionSucceeded)
@@ -90,7 +90,7 @@ def test_an_object_that_is_not_there() -> None:
 
 @pytest.mark.parametrize("status", [409, 404])
 def test_an_object_that_has_changed_is_read_again(status: int) -> None:
-    """A few times; then the answer is the server's."""
+    """A conflict is retried a few times; then the outcome is the server's answer."""
     server = Server(NODE, error(status), NODE, {})
     answer, actuator = carried_out(HOLD, server)
     assert isinstance(answer, InstructionSucceeded)
@@ -104,7 +104,7 @@ def test_an_object_that_has_changed_is_read_again(status: int) -> None:
 
 
 def test_what_reading_again_does_not_change_is_answered_at_once() -> None:
-    """A refusal, and a creation whose collection is not there."""
+    """A refusal, and a creation in a missing collection, are not retried."""
     server = Server(NODE, error(422), NODE, {})
     answer, actuator = carried_out(HOLD, server)
     assert (failure_of(answer), actuator.writes) == (Failure.REFUSED, 1)
@@ -123,7 +123,7 @@ def test_what_reading_again_does_not_change_is_answered_at_once() -> None:
 
 
 def test_an_eviction_names_its_pod() -> None:
-    """A subresource of the object itself."""
+    """An eviction uses the pod's subresource."""
     server = Server(CLAIM, {})
     answer, _ = carried_out(EvictPod(id="1", command_id="c", namespace="d", name="x", uid="u"), server)
     assert isinstance(answer, InstructionSucceeded)
@@ -133,7 +133,7 @@ def test_an_eviction_names_its_pod() -> None:
 
 
 def test_a_deletion_is_bound_to_its_uid() -> None:
-    """Without a field manager; the uid is the answer, also where a bound was written before it."""
+    """A deletion has no field manager; the outcome is the uid, also if a bound was written first."""
     for drain, methods in ((None, ["GET", "DELETE"]), (60 * 10**9, ["GET", "PATCH", "DELETE"])):
         server = Server(CLAIM, {}, {})
         answer, actuator = carried_out(
@@ -147,7 +147,7 @@ def test_a_deletion_is_bound_to_its_uid() -> None:
 
 
 def test_who_no_longer_leads_writes_nothing() -> None:
-    """It is asked before every write."""
+    """Leadership is checked before every write."""
     server = Server(NODE)
     answer, actuator = carried_out(HOLD, server, may_act=lambda: False)
     assert (failure_of(answer), actuator.writes) == (Failure.UNREACHABLE, 0)
@@ -155,7 +155,7 @@ def test_who_no_longer_leads_writes_nothing() -> None:
 
 
 def test_an_event_is_read_only_where_it_is_there() -> None:
-    """It is made with one request; where the name is taken it is read and counted, without a pause before that."""
+    """An event takes one request; if the name exists, it is read and counted without a pause."""
     asked = PublishEvent(id="1", kind="Node", name="n", reason="R", message="m")
     server = Server({})
     carried_out(asked, server)

@@ -1,4 +1,4 @@
-"""The alert gate: what an answer of Prometheus means, and what no answer means."""
+"""The alert gate: the meaning of an answer from Prometheus, and of no answer."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -29,7 +29,7 @@ GATE = AlertGate(url="http://127.0.0.1:1", query="ALERTS")
     ],
 )
 def test_any_sample_holds(raw: bytes, names: list[str]) -> None:
-    """Every sample counts, whatever its value; alerts are named."""
+    """Every sample holds the gate, whatever its value; alerts are named."""
     assert read_answer(raw) == names
 
 
@@ -37,13 +37,13 @@ def test_any_sample_holds(raw: bytes, names: list[str]) -> None:
     "raw", [b"<html>", b"[]", b"{}", b"[" * 5000, b'{"status":"error","error":"bad query"}', b'{"status":"success"}']
 )
 def test_what_is_no_answer(raw: bytes) -> None:
-    """HTML, errors and other documents are no answer."""
+    """HTML, errors and other documents are not answers."""
     with pytest.raises(AlertError):
         read_answer(raw)
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """A clock that the test sets."""
 
     now = 0.0
 
@@ -52,7 +52,7 @@ class Clock:
 
 
 def test_until_the_first_answer_everything_is_held() -> None:
-    """A controller that has just started must not act before it has asked."""
+    """A controller that has just started does not act before the first answer."""
     state = AlertState(clock=Clock())
     assert "not been answered" in state.why
     state.answered([])
@@ -61,7 +61,7 @@ def test_until_the_first_answer_everything_is_held() -> None:
 
 @pytest.mark.parametrize(("word", "holds"), [(WhenUnreachable.HOLD, True), (WhenUnreachable.PROCEED, False)])
 def test_unreachable_for_over_two_minutes(word: WhenUnreachable, holds: bool) -> None:
-    """The last answer stands for two minutes; then the setting decides."""
+    """The last answer is valid for two minutes; then the setting decides."""
     clock = Clock()
     gate = AlertGate(url="http://x", query="q", when_unreachable=word)
     for alerts in ([], ["Down"]):
@@ -80,7 +80,7 @@ def test_unreachable_for_over_two_minutes(word: WhenUnreachable, holds: bool) ->
 
 
 def served(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> list[str] | str:
-    """Ask a server that answers so; return the alerts, or the problem."""
+    """Query a server that returns this; return the alerts or the problem."""
 
     async def run() -> list[str] | str:
         app = web.Application()
@@ -102,7 +102,7 @@ def served(handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> l
 
 
 def test_the_query_reaches_prometheus_as_written() -> None:
-    """Quotes and braces survive the address."""
+    """Quotes and braces in the query are escaped in the URL."""
 
     async def handler(request: web.Request) -> web.Response:
         name = request.query["query"]
@@ -113,7 +113,7 @@ def test_the_query_reaches_prometheus_as_written() -> None:
 
 
 def test_a_server_in_trouble_is_a_problem_not_an_answer() -> None:
-    """A status of 503 without a document says so."""
+    """A status of 503 without a document is a problem."""
 
     async def handler(_: web.Request) -> web.Response:
         return web.Response(status=503, text="busy")

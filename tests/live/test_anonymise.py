@@ -1,4 +1,4 @@
-"""An anonymised snapshot gives the same plan, and none of the names that it hides."""
+"""An anonymised snapshot has the same plan and none of the names that it hides."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def _plan(cluster: Cluster, case: GoldenCase) -> RoundResult:
 
 
 def _outline(result: RoundResult, rank: dict[str, int]) -> list[object]:
-    """Return what a plan says, with every node by its place in the order of names."""
+    """Return the content of a plan, with every node by its index in the order of names."""
     return [
         (
             command.action,
@@ -45,7 +45,7 @@ def _ranks(cluster: Cluster) -> dict[str, int]:
 @needs_shared
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_plan_results(name: str, tmp_path: Path) -> None:
-    """Action by action, node by node, with the same figures and the same verdict for every node."""
+    """Actions, nodes, numbers and verdicts are equal."""
     case = GoldenCase(name, SHARED / "golden" / name)
     path = tmp_path / "anonymous.json"
     path.write_bytes(dump(case.cluster, anonymise=True))
@@ -56,7 +56,7 @@ def test_the_same_plan_results(name: str, tmp_path: Path) -> None:
 
 @needs_shared
 def test_no_name_is_left(tmp_path: Path) -> None:
-    """Names of nodes, pods, pools and namespaces, uids and values of private labels are nowhere in the file."""
+    """The file has no names of nodes, pods, pools and namespaces, no uids and no values of private labels."""
     case = GoldenCase(CASES[0], SHARED / "golden" / CASES[0])
     text = dump(case.cluster, anonymise=True).decode()
     hidden = {item.metadata.name for item in (*case.cluster.nodes, *case.cluster.pods, *case.cluster.node_pools)}
@@ -67,7 +67,7 @@ def test_no_name_is_left(tmp_path: Path) -> None:
 
 
 def test_ephemeral_volumes_and_policies_stay_tied() -> None:
-    """What is made of two names, or names a label inside an annotation, still fits together."""
+    """Names that combine two names, or a label inside an annotation, still match each other."""
     trees = [
         {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db-0", "namespace": "shop"},

@@ -1,4 +1,4 @@
-"""What a refusal of the API server means for the command that asked: to be tried again, or not."""
+"""What an error of the API server means for a command: retry or not."""
 
 import asyncio
 from typing import Any, cast
@@ -12,7 +12,7 @@ from dovetail.live.kubernetes.client import ApiClient, ApiError
 
 
 class _Refusing:
-    """A server that gives one answer to everything."""
+    """A server with one answer to everything."""
 
     def __init__(self, status: int) -> None:
         self.status = status
@@ -35,7 +35,7 @@ class _Refusing:
     ],
 )
 def test_what_a_status_means(status: int, failure: Failure) -> None:
-    """A server in trouble, or a token that is being renewed, is asked again; what it judges wrong is not."""
+    """A failing server or an expired token is retried; an invalid request is not."""
     actuator = Actuator(
         client=cast("ApiClient", _Refusing(status)), identity="tests", seal=Seal((b"sixteen bytes or more",))
     )

@@ -1,4 +1,4 @@
-"""Live EC2 prices: pages, throttling, holes, age, cache. EC2 is moto's; the price list is answered by hand."""
+"""Live EC2 prices: pages, throttling, gaps, age, cache. moto simulates EC2; the tests answer for the price list."""
 
 import gzip
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def _offerings(table: Catalogue, name: str) -> dict[tuple[str, str], int]:
 
 
 def test_types_and_prices_come_from_aws(ec2: Any) -> None:
-    """On-demand from the price list, spot and zones from EC2, to the digit; the table says its source and date."""
+    """On-demand prices come from the price list, spot and zones from EC2; the table has its source and date."""
     table = _prices(ec2, LIST).refresh()
     offerings = _offerings(table, "m5.large")
     assert offerings["on-demand", "us-east-1a"] == parse_money("0.096")
@@ -66,7 +66,7 @@ def test_types_and_prices_come_from_aws(ec2: Any) -> None:
 
 
 def test_the_price_list_is_asked_for_plain_linux(small: Any) -> None:
-    """Shared tenancy, Linux, no licence, no software, this region: each is a filter of the question."""
+    """The query filters by shared tenancy, Linux, no licence, no software, and this region."""
     prices = _prices(small, LIST)
     prices.refresh()
     asked = {entry["Field"]: entry["Value"] for entry in prices.pricing.asked[0]["Filters"]}
@@ -84,7 +84,7 @@ def test_every_page_of_the_price_list_is_read(small: Any) -> None:
 
 
 def test_every_page_of_spot_prices_is_read_and_the_latest_counts(ec2: Any) -> None:
-    """Spot prices come in pages; of several for one type and zone the latest stands, and nonsense is left out."""
+    """Spot prices come in pages; the latest price per type and zone wins, and invalid entries are left out."""
     row = (
         "<item><instanceType>m5.large</instanceType><productDescription>Linux/UNIX</productDescription>"
         "<spotPrice>{}</spotPrice><timestamp>{}</timestamp><availabilityZone>{}</availabilityZone></item>"
@@ -117,7 +117,7 @@ def test_every_page_of_spot_prices_is_read_and_the_latest_counts(ec2: Any) -> No
 
 
 def test_throttling_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two refusals for asking too often are followed by a third question, which is answered."""
+    """Two throttled requests are followed by a third, which succeeds."""
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     with mock_aws():
         ec2 = client("ec2", retries={"max_attempts": 8, "mode": "standard"})
@@ -136,7 +136,7 @@ def test_throttling_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_our_own_clients_retry_and_give_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clients that we make ourselves slow down when throttled, and wait for an answer for a limited time."""
+    """Dovetail's own AWS clients slow down when throttled, and have a timeout."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
     prices = LivePrices(region="eu-west-1")
@@ -151,7 +151,7 @@ def test_our_own_clients_retry_and_give_up_in_time(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("error", [THROTTLED, NO_NETWORK, KeyError("shape"), ValueError("digits")])
 def test_what_fails_leaves_the_last_good_table(small: Any, error: Exception) -> None:
-    """Throttled for good, no network, an answer of another shape: the table in use stays, the error is one sentence."""
+    """On permanent throttling, no network or an invalid answer, the table in use stays; the error is one sentence."""
     prices = _prices(small, LIST)
     good = prices.refresh()
     prices.pricing = Away(error)
@@ -163,13 +163,13 @@ def test_what_fails_leaves_the_last_good_table(small: Any, error: Exception) -> 
 
 @pytest.mark.parametrize("pages", [[[]], [[product("m5.large", "0.0000000000")]], [[{"product": {}}]]])
 def test_half_an_answer_is_none(small: Any, pages: list[Any]) -> None:
-    """An empty price list, or one of zeros, does not make all on-demand nodes priceless: it is a failure."""
+    """A price list that is empty or all zeros is a failure, so that no node loses its price."""
     with pytest.raises(PricesError, match="no on-demand price"):
         _prices(small, *pages).refresh()
 
 
 def test_a_type_without_a_price_or_unknown_to_us_is_left_out(small: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A type that only EC2 knows is left out with a word; one without an on-demand price is sold as spot only."""
+    """A type that only EC2 has is left out with a note; a type without an on-demand price is spot only."""
     prices = _prices(small, [*LIST, product("z99.huge", "9.0000000000")])
     known = {"m5.xlarge": ["us-east-1a"], "m5.large": ["us-east-1a"], "z99.huge": ["us-east-1a"]}
     monkeypatch.setattr(LivePrices, "_offered", lambda self, zones: known)
@@ -184,7 +184,7 @@ def test_a_type_without_a_price_or_unknown_to_us_is_left_out(small: Any, monkeyp
 
 
 def test_a_day_without_aws_shows_its_age(small: Any) -> None:
-    """Fresh prices raise no word; after six hours without an answer there is one, with the moment of the last."""
+    """Fresh prices print nothing; after six hours without an answer there is a warning with the last time."""
     clock = Clock()
     prices = _prices(small, LIST, now=clock)
     prices.refresh()
@@ -198,7 +198,7 @@ def test_a_day_without_aws_shows_its_age(small: Any) -> None:
 
 
 def test_a_young_cache_spares_the_question(small: Any, tmp_path: Path) -> None:
-    """A restart within the hour asks AWS nothing and has the same table."""
+    """A restart within the hour sends no request to AWS and has the same table."""
     cache = tmp_path / "deep" / "ec2.json.gz"
     first = _prices(small, LIST, cache=cache).refresh()
     away = Away(NO_NETWORK)
@@ -208,7 +208,7 @@ def test_a_young_cache_spares_the_question(small: Any, tmp_path: Path) -> None:
 
 
 def test_an_old_cache_is_better_than_nothing_and_says_so(small: Any, tmp_path: Path) -> None:
-    """AWS is away at the start: the cache of yesterday is used, with a warning that names its date."""
+    """If AWS is unreachable at the start, yesterday's cache is used, with a warning that names its date."""
     cache = tmp_path / "ec2.json.gz"
     first = _prices(small, LIST, cache=cache).refresh()
     clock = Clock()
@@ -221,7 +221,7 @@ def test_an_old_cache_is_better_than_nothing_and_says_so(small: Any, tmp_path: P
 
 @pytest.mark.parametrize("contents", [b"", b"{}", b"\x1f\x8b\x08junk", b'{"instanceTypes": [], "asOf": "soon"}'])
 def test_a_broken_cache_is_no_cache(tmp_path: Path, contents: bytes) -> None:
-    """A cut or foreign file is ignored: the built-in table stands in, with its date."""
+    """A truncated or foreign cache file is ignored; the built-in table is used, with its date."""
     cache = tmp_path / "ec2.json.gz"
     cache.write_bytes(contents)
     prices = LivePrices(region="us-east-1", cache=cache, now=Clock(), ec2=Away(NO_NETWORK), pricing=Away(NO_NETWORK))
@@ -230,7 +230,7 @@ def test_a_broken_cache_is_no_cache(tmp_path: Path, contents: bytes) -> None:
 
 
 def test_a_cache_of_another_region_is_not_used(small: Any, tmp_path: Path) -> None:
-    """A file that holds another region's prices is ignored."""
+    """A cache with another region's prices is ignored."""
     cache = tmp_path / "ec2.json.gz"
     _prices(small, LIST, cache=cache).refresh()
     other = LivePrices(region="eu-west-1", cache=cache, now=Clock(), ec2=Away(NO_NETWORK), pricing=Away(NO_NETWORK))
@@ -238,14 +238,14 @@ def test_a_cache_of_another_region_is_not_used(small: Any, tmp_path: Path) -> No
 
 
 def test_without_aws_cache_and_table_it_stops_with_a_sentence() -> None:
-    """A region without a built-in table can't be started without AWS."""
+    """A region without a built-in table can't start without AWS."""
     prices = LivePrices(region="ap-east-2", now=Clock(), ec2=Away(NO_NETWORK), pricing=Away(NO_NETWORK))
     with pytest.raises(PricesError, match=r"^EC2 prices of ap-east-2 can't be read \(EndpointConnectionError\)$"):
         prices.load()
 
 
 def test_a_cache_that_cant_be_written_is_no_failure(small: Any, tmp_path: Path) -> None:
-    """Where the cache's folder is a file, prices are had all the same; half a file is never left."""
+    """If the cache folder is a file, prices still work; a partial file is never left."""
     (tmp_path / "file").write_text("")
     assert _prices(small, LIST, cache=tmp_path / "file" / "ec2.json.gz").refresh().instance_types
     cache = tmp_path / "ec2.json.gz"
@@ -254,13 +254,13 @@ def test_a_cache_that_cant_be_written_is_no_failure(small: Any, tmp_path: Path) 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["ec2.json.gz", "file"]
 
 
-# ---------------------------------------------------------------- what decisions make of holes
+# ---------------------------------------------------------------- decisions without a price
 
 
 @pytest.mark.parametrize("hole", ["type", "price", "zone"])
 @pytest.mark.parametrize("company", [False, True], ids=["replace", "delete"])
 def test_without_a_price_no_cost_action(hole: str, company: bool) -> None:
-    """A node whose type or price is not in the catalogue is neither replaced nor deleted to save money."""
+    """A node without a catalogue type or price is neither replaced nor deleted to save money."""
     dear = kind("dear", "1.00", cpu=8)
     town = Town(dear, kind("cheap", "0.10", cpu=4))
     town.pool(disruption={"consolidationSavingsThreshold": 0})
@@ -279,7 +279,7 @@ def test_without_a_price_no_cost_action(hole: str, company: bool) -> None:
 
 
 def test_a_type_without_a_price_is_never_asked_for() -> None:
-    """The cheapest type loses its price: the replacement asks for the next one."""
+    """If the cheapest type has no price, the replacement requests the next one."""
     cheap = kind("cheap", "0.10")
     town = Town(kind("dear", "1.00"), cheap, kind("middle", "0.50"))
     town.pool(disruption={"consolidationSavingsThreshold": 0})

@@ -1,4 +1,4 @@
-"""Nothing is decided on an old view, and nothing is deleted without a fresh look at the node's pods."""
+"""Nothing is decided on a stale view, and nothing is deleted without a final check of the node's pods."""
 
 import asyncio
 from typing import Any
@@ -15,7 +15,7 @@ from tests.live.fake_server import talking_to, until
 from tests.live.test_supervision import calm, controlled
 from tests.support.sizes import size
 
-pytestmark = pytest.mark.xdist_group("blindness")  # they mostly wait: one worker at a time is enough
+pytestmark = pytest.mark.xdist_group("blindness")  # they mostly wait: one worker is enough
 Tree = dict[str, Any]
 
 
@@ -36,7 +36,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("plural", "trouble"), PAIRS)
 def test_a_kind_that_is_no_longer_heard_of(plural: str, trouble: str) -> None:
-    """After the limit: no decision, not ready, the kind is named; when it is back, all goes on."""
+    """After the limit Dovetail makes no decision, is not ready and names the kind; when it is back, work continues."""
     spoiled = False
 
     def answer(request: web.Request, number: int) -> Any:
@@ -69,7 +69,7 @@ def test_a_kind_that_is_no_longer_heard_of(plural: str, trouble: str) -> None:
 
 
 def test_a_process_that_slept_hears_of_it_before_it_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first thing that the engine is told after a long sleep is that its view is old."""
+    """After a long sleep, the engine first learns that its view is stale."""
 
     async def context() -> None:
         async with controlled(calm) as scene:
@@ -84,7 +84,7 @@ def test_a_process_that_slept_hears_of_it_before_it_decides(monkeypatch: pytest.
 
 
 def test_an_optional_kind_that_was_never_there_blinds_nobody() -> None:
-    """What was denied from the start is done without."""
+    """An optional kind that was denied from the start is not required."""
 
     def answer(request: web.Request, number: int) -> Any:
         return _status(403) if request.path.endswith("/csinodes") else calm(request, number)
@@ -100,7 +100,7 @@ def test_an_optional_kind_that_was_never_there_blinds_nobody() -> None:
 
 
 def test_a_watch_that_says_nothing_at_all_is_given_up() -> None:
-    """Silence is not taken for "nothing has changed": it is an error of its own, and the opening was told."""
+    """A silent watch is an error of its own, not "nothing has changed"; the reconnection is reported."""
     opened: list[int] = []
 
     async def silence(request: web.Request) -> web.StreamResponse:
@@ -130,7 +130,7 @@ def test_a_watch_that_says_nothing_at_all_is_given_up() -> None:
 
 
 def test_a_quiet_cluster_is_no_blind_one() -> None:
-    """Without a single change or bookmark: watches are opened again, each a sign of life, nothing is listed again."""
+    """Without changes or bookmarks watches are reopened as a sign of life, and nothing is listed again."""
 
     async def hold(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -149,7 +149,7 @@ def test_a_quiet_cluster_is_no_blind_one() -> None:
             await until(lambda: scene.controller.engine.acts)
             lists = [each.lists for each in scene.controller._informers]
             watches = [each.watches for each in scene.controller._informers]
-            await asyncio.sleep(8)  # twice the limit: a view that nothing renews is too old for good
+            await asyncio.sleep(8)  # twice the limit: without renewal the view would stay stale
             await until(lambda: scene.controller.is_ready)
             assert [each.lists for each in scene.controller._informers] == lists
             assert all(each.watches > before for each, before in zip(scene.controller._informers, watches, strict=True))
@@ -157,7 +157,7 @@ def test_a_quiet_cluster_is_no_blind_one() -> None:
     asyncio.run(context())
 
 
-# ---------------------------------------------------------------- the last look
+# ---------------------------------------------------------------- the final check
 
 
 def _pod(name: str = "p", *, owner: str = "", phase: str = "Running", **annotations: str) -> Tree:
@@ -220,7 +220,7 @@ LIFTED = {"spares_protected": False}
     ],
 )
 def test_the_pods_have_the_last_word(pods: list[Tree], order: Tree, refused: bool) -> None:
-    """As the server has them now: a protected pod, or any pod on a node that was empty, keeps the node."""
+    """A pod on the server that is protected, or on a node that was empty, keeps the node."""
 
     def answer(request: web.Request, number: int) -> Any:
         assert request.path == "/api/v1/pods"
@@ -244,13 +244,13 @@ def test_the_pods_have_the_last_word(pods: list[Tree], order: Tree, refused: boo
     ids=["403", "404", "500", "429", "html", "empty"],
 )
 def test_without_an_answer_nothing_goes(said: web.Response, failure: Failure) -> None:
-    """Whatever keeps the pods from being read keeps the node."""
+    """If the pods can't be read, for any reason, the node stays."""
     body, status = said.body, said.status
     assert _look(lambda request, number: web.Response(body=body, status=status)) == failure
 
 
 def test_a_replacement_that_is_undone_needs_no_look() -> None:
-    """It has no pods of anybody yet, and rolling back must work while pods can't be read."""
+    """Deleting a replacement in a rollback needs no check: it has no pods, and pods may be unreadable."""
     assert _look(lambda request, number: _status(403), node="") is None
 
 

@@ -32,7 +32,7 @@ def _pod(**status: Any) -> Pod:
 
 @pytest.mark.parametrize("anonymise", [False, True])
 def test_a_resized_pod_counts_the_same_from_its_capture(anonymise: bool) -> None:
-    """Statuses are matched to containers by name, and the names themselves are not kept."""
+    """Statuses are matched to containers by name, and the names are not kept."""
     given = _pod(containerStatuses=[{"name": "secret-proxy", "resources": {"requests": {"cpu": "3"}}}])
     text = dump(cluster_of([given]), anonymise=anonymise)
     assert b"secret" not in text
@@ -42,7 +42,7 @@ def test_a_resized_pod_counts_the_same_from_its_capture(anonymise: bool) -> None
 
 
 def test_statuses_that_say_nothing_new_are_left_out() -> None:
-    """Every kubelet since Kubernetes 1.33 reports the resources of every container."""
+    """Statuses that equal the spec are left out: since Kubernetes 1.33 every kubelet reports all resources."""
     given = _pod(containerStatuses=[{"name": "secret-proxy", "resources": {"requests": {"cpu": "1000m"}}}])
     tree = json.loads(dump(cluster_of([given])))["items"][0]
     assert "status" not in tree or "containerStatuses" not in tree["status"]
@@ -77,7 +77,7 @@ def _objects() -> list[Any]:
 
 @pytest.mark.parametrize("anonymise", [False, True])
 def test_what_features_look_at_still_fits_together(anonymise: bool) -> None:
-    """A buffer finds its Deployment, a Service its pods, and no name of the owner's is left."""
+    """A buffer finds its Deployment and a Service its pods, and no original name is left."""
     text = dump(cluster_of(_objects()), anonymise=anonymise)
     assert (b"secret" in text) is not anonymise
     read = decode_objects(text)

@@ -1,4 +1,4 @@
-"""The client: what is tried again and what is not, the server's own wishes, tokens that are renewed."""
+"""The client: retries, Retry-After, and tokens that are renewed."""
 
 import asyncio
 from pathlib import Path
@@ -18,7 +18,7 @@ def _error(status: int, **headers: str) -> web.Response:
 
 
 def test_reads_are_tried_again_writes_only_when_throttled() -> None:
-    """A failing server is asked again for reads; a write that may have been executed is not repeated."""
+    """Reads are retried on server errors; a write that may have been executed is not repeated."""
 
     def answer(request: web.Request, number: int) -> Any:
         if request.path == "/throttled":
@@ -41,7 +41,7 @@ def test_reads_are_tried_again_writes_only_when_throttled() -> None:
 
 
 def test_the_server_says_how_long_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retry-After is honoured, but not for ever."""
+    """Retry-After is honoured up to a limit."""
     waits: list[float] = []
     real = asyncio.sleep
 
@@ -63,7 +63,7 @@ def test_the_server_says_how_long_to_wait(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_refused_token_is_renewed_and_the_request_repeated(tmp_path: Path) -> None:
-    """Also a write: the server did nothing with it."""
+    """After a refused token, a write is also repeated, because the server did not execute it."""
     file = tmp_path / "token"
     file.write_text("old")
     tokens = TokenSource(file=file)
@@ -84,7 +84,7 @@ def test_a_refused_token_is_renewed_and_the_request_repeated(tmp_path: Path) -> 
 
 
 def test_a_fixed_token_that_is_refused_is_an_answer() -> None:
-    """There is no other one to be had."""
+    """A fixed token that is refused is not retried."""
 
     async def context() -> None:
         async with talking_to(lambda request, number: _error(401)) as (server, client):
@@ -97,7 +97,7 @@ def test_a_fixed_token_that_is_refused_is_an_answer() -> None:
 
 
 def test_errors_are_safe_to_show() -> None:
-    """What a server says may come from a person's object: it can't colour a terminal, and no header is in it."""
+    """A server's message may contain a person's text: control characters are escaped, and no header is included."""
 
     async def context() -> None:
         async with talking_to(lambda request, number: _error(409)) as (_, client):
@@ -115,7 +115,7 @@ def test_errors_are_safe_to_show() -> None:
 
 
 def test_a_list_starts_over_where_a_page_came_too_late() -> None:
-    """A continuation that has grown too old is no error of the caller's."""
+    """An expired continuation token restarts the list."""
 
     def answer(request: web.Request, number: int) -> Any:
         if number == 2:
@@ -137,7 +137,7 @@ def _paged(request: web.Request, number: int) -> Any:
 
 
 def test_the_next_page_is_made_while_this_one_is_read() -> None:
-    """A server that needs a while for each page of a big list is not kept waiting by who reads."""
+    """The next page of a large list is requested while the reader still handles the last one."""
 
     async def context() -> None:
         async with talking_to(_paged) as (server, client):
@@ -153,7 +153,7 @@ def test_the_next_page_is_made_while_this_one_is_read() -> None:
 
 
 def test_who_reads_no_further_leaves_nothing_behind() -> None:
-    """The page that is on its way is given up with the list, even one that would fail."""
+    """A reader that stops early cancels the page in flight, even one that would fail."""
 
     def answer(request: web.Request, number: int) -> Any:
         return _paged(request, number) if number == 1 else _error(403)
@@ -169,7 +169,7 @@ def test_who_reads_no_further_leaves_nothing_behind() -> None:
 
 
 def test_a_big_list_is_decoded_page_by_page() -> None:
-    """What is made of a page is kept, its JSON is not: that of 80,000 pods would be most of a plan's memory."""
+    """Decoded objects are kept, not their JSON: that of 80,000 pods would be most of a plan's memory."""
     seen: list[int] = []
 
     def decoded(page: ListResponse) -> list[int]:

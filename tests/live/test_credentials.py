@@ -1,4 +1,4 @@
-"""Kubeconfig forms, exec plugins, token files, service accounts; and that no secret is ever shown."""
+"""Kubeconfig forms, exec plugins, token files and service accounts; no secret is ever shown."""
 
 import asyncio
 import base64
@@ -42,20 +42,20 @@ def _plugin(folder: Path, body: str) -> dict[str, Any]:
 
 
 def test_token(tmp_path: Path) -> None:
-    """A token in the file itself, the server without its last slash, the context's namespace."""
+    """The kubeconfig has a token, the server without its last slash, and the context's namespace."""
     found = connect(str(_write(tmp_path, {"token": SECRET})))
     assert (found.server, found.namespace, found.name, _token(found)) == ("https://127.0.0.1:1", "ours", "ctx", SECRET)
 
 
 def test_nothing_shows_a_secret(tmp_path: Path) -> None:
-    """Neither a connection nor its parts tell a token when they are printed."""
+    """The repr of a connection and its parts has no token."""
     plugin = _plugin(tmp_path, "print('no')") | {"env": [{"name": "PASSWORD", "value": SECRET}]}
     for user in ({"token": SECRET}, {"exec": plugin}):
         assert SECRET not in repr(connect(str(_write(tmp_path, user))))
 
 
 def test_several_files_are_merged_the_first_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """$KUBECONFIG may list files; who names a thing first wins, and a file that is not there is ignored."""
+    """$KUBECONFIG may list files; the first definition wins, and a missing file is ignored."""
     first = _write(tmp_path, {"token": "first"}, name="a")
     second = _write(tmp_path, {"token": "second"}, {"server": "https://other"}, name="b")
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'absent'}:{first}:{second}")
@@ -66,7 +66,7 @@ def test_several_files_are_merged_the_first_wins(tmp_path: Path, monkeypatch: py
 
 
 def test_a_token_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rotated token is taken up, when its time has come or when the server refuses the old one; a gap is survived."""
+    """A rotated token is read when it is due or when the server refuses the old one; a missing file is tolerated."""
     file = tmp_path / "token"
     file.write_text("one\n")
     found = connect(str(_write(tmp_path, {"token": "older", "tokenFile": "token"})))
@@ -88,7 +88,7 @@ def test_a_token_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_exec_plugin_with_an_end(tmp_path: Path) -> None:
-    """A plugin is run once while its token lasts and again when that has passed; it gets the cluster if it asks."""
+    """A plugin runs once while its token is valid and again after it; it gets the cluster if it asks."""
     ends = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
     plugin = _plugin(
         tmp_path,
@@ -132,14 +132,14 @@ def test_an_exec_plugin_with_an_end(tmp_path: Path) -> None:
     ],
 )
 def test_a_plugin_that_fails(tmp_path: Path, body: str, wanted: str) -> None:
-    """What a plugin does wrong is one sentence, with what it says on standard error and without its output."""
+    """A plugin's error is one sentence, with its standard error and without its output."""
     found = connect(str(_write(tmp_path, {"exec": _plugin(tmp_path, body)})))
     with pytest.raises(CredentialsError, match=wanted):
         _token(found)
 
 
 def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:
-    """The install hint of the kubeconfig is passed on; a path is looked for beside the kubeconfig."""
+    """The kubeconfig's install hint is printed; a relative path starts at the kubeconfig's folder."""
     found = connect(str(_write(tmp_path, {"exec": {"command": "./absent", "installHint": "run the installer"}})))
     with pytest.raises(CredentialsError, match="run the installer"):
         _token(found)
@@ -148,7 +148,7 @@ def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_plugin_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is ended, not waited for."""
+    """A plugin that hangs is killed."""
     monkeypatch.setattr(credentials, "_EXEC_TIMEOUT_SECONDS", 0.3)
     found = connect(str(_write(tmp_path, {"exec": _plugin(tmp_path, "import time; time.sleep(60)")})))
     with pytest.raises(CredentialsError, match="no answer"):
@@ -156,7 +156,7 @@ def test_a_plugin_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_expired_looking_token_is_not_asked_for_at_every_request(tmp_path: Path) -> None:
-    """By a clock that is wrong a token looks old at once: the plugin is not run for each request."""
+    """With a wrong clock a token looks expired at once: the plugin does not run for every request."""
     old = {"status": {"token": "old", "expirationTimestamp": "2020-01-01T00:00:00Z"}}
     body = f"print({json.dumps(json.dumps(old))})"
     found = connect(str(_write(tmp_path, {"exec": _plugin(tmp_path, body)})))
@@ -169,7 +169,7 @@ def test_an_expired_looking_token_is_not_asked_for_at_every_request(tmp_path: Pa
 
 
 def test_acting_as_somebody_a_server_name_and_a_proxy(tmp_path: Path) -> None:
-    """`as`, `tls-server-name` and `proxy-url` are taken over."""
+    """`as`, `tls-server-name` and `proxy-url` are used."""
     user = {"token": "t", "as": "jane", "as-groups": ["dev", "ops"]}
     found = connect(str(_write(tmp_path, user, {"tls-server-name": "api", "proxy-url": "http://p:3128"})))
     assert found.headers == (("Impersonate-User", "jane"), ("Impersonate-Group", "dev"), ("Impersonate-Group", "ops"))
@@ -186,14 +186,14 @@ def test_acting_as_somebody_a_server_name_and_a_proxy(tmp_path: Path) -> None:
     ],
 )
 def test_what_can_not_be_used(tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], wanted: str) -> None:
-    """Broken certificates and removed providers are one sentence."""
+    """Broken certificates and removed providers fail with one sentence."""
     with pytest.raises(CredentialsError, match=wanted):
         connect(str(_write(tmp_path, user, cluster)))
 
 
 @pytest.mark.parametrize("text", ["- a list", "[", "clusters: [x]\n"])
 def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str) -> None:
-    """Said with the file's name."""
+    """The error names the file."""
     path = tmp_path / "config"
     path.write_text(text)
     with pytest.raises(CredentialsError, match="config"):
@@ -201,13 +201,13 @@ def test_a_file_that_is_no_kubeconfig(tmp_path: Path, text: str) -> None:
 
 
 def test_an_unknown_context_names_those_that_exist(tmp_path: Path) -> None:
-    """`--context` with a wrong name lists the right ones."""
+    """An unknown `--context` lists the existing ones."""
     with pytest.raises(CredentialsError, match="no context 'prod'; it has: ctx"):
         connect(str(_write(tmp_path, {})), "prod")
 
 
 def test_in_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a kubeconfig the pod's own account is used, its token read again when it is rotated."""
+    """Without a kubeconfig the pod's own account is used; its token is read again when it is rotated."""
     from tests.support.certificates import write_certificates
 
     write_certificates(tmp_path)

@@ -1,4 +1,4 @@
-"""No write is sent once another process may lead: every attempt asks, and time spent stopped counts."""
+"""No write is sent once another process may lead: every attempt checks, and time while stopped counts."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ def _throttled(leads: list[bool], sent: list[str]) -> Callable[[web.Request, int
     def answer(request: web.Request, number: int) -> Any:
         if request.method != "GET":
             sent.append(request.method)
-            leads[0] = False  # the Lease goes to another while this one waits for its turn
+            leads[0] = False  # another replica takes the Lease while this one waits
             return web.json_response({"code": 429}, status=429)
         return {"metadata": {"name": "n", "uid": "u", "resourceVersion": "1"}}
 
@@ -33,7 +33,7 @@ def _throttled(leads: list[bool], sent: list[str]) -> Callable[[web.Request, int
 
 
 def test_a_throttled_deletion_is_not_sent_again_by_one_that_no_longer_leads() -> None:
-    """429, then the Lease is another's: the retry never reaches the server."""
+    """After a 429, the retry is not sent if another replica holds the Lease."""
     leads, sent = [True], list[str]()
 
     async def context() -> None:
@@ -49,7 +49,7 @@ def test_a_throttled_deletion_is_not_sent_again_by_one_that_no_longer_leads() ->
 
 @pytest.mark.parametrize("method", ["DELETE", "PATCH", "POST"])
 def test_every_attempt_asks(method: str) -> None:
-    """Whatever the method: as many attempts as the fence allows, and not one more."""
+    """Every method is attempted as often as the fence allows, and not once more."""
     asked, sent = 0, list[str]()
 
     def fence() -> bool:
@@ -72,7 +72,7 @@ def test_every_attempt_asks(method: str) -> None:
 
 
 def test_the_fence_is_asked_after_the_token_was_fetched() -> None:
-    """A plugin may take a minute for a token: what was true before it counts for nothing."""
+    """The fence is checked after the token is fetched, because a plugin may take a minute."""
     leads = True
 
     class Slow(TokenSource):
@@ -91,7 +91,7 @@ def test_the_fence_is_asked_after_the_token_was_fetched() -> None:
 
 
 def test_reads_are_not_fenced() -> None:
-    """One that does not lead still watches."""
+    """A replica that does not lead still reads."""
 
     async def context() -> None:
         async with talking_to(lambda request, number: {"ok": True}) as (_, client):
@@ -107,15 +107,15 @@ def test_reads_are_not_fenced() -> None:
         (19.0, 19.0, True),
         (20.0, 20.0, False),
         (25.0, 25.0, False),
-        (25.0, 0.0, False),  # the wall clock was set back meanwhile
+        (25.0, 0.0, False),  # the wall clock was set back in the meantime
         (25.0, -3600.0, False),
-        (1.0, 25.0, False),  # a machine that was frozen: its steady clock stood still
-        (1.0, -3600.0, True),  # a wall clock that is set back ends nobody's reign
-        (1.0, 3600.0, False),  # one that is set forward may have slept: the next renewal says
+        (1.0, 25.0, False),  # a frozen machine: its monotonic clock did not advance
+        (1.0, -3600.0, True),  # setting the wall clock back does not end leadership
+        (1.0, 3600.0, False),  # setting it forward may mean sleep: the next renewal decides
     ],
 )
 def test_time_spent_stopped_counts(steady: float, wall: float, acts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the clock that counted more since the last renewal."""
+    """The age of a renewal is taken from the clock that advanced more."""
 
     async def nothing() -> None:
         return None
@@ -135,6 +135,6 @@ def test_time_spent_stopped_counts(steady: float, wall: float, acts: bool, monke
 
 
 def test_the_steady_clock_goes_on_while_the_machine_sleeps() -> None:
-    """Where the system has such a clock it is the one that is asked."""
+    """The clock that includes sleep is used if the system has it."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         assert abs(clocks.steady() - time.clock_gettime(time.CLOCK_BOOTTIME)) < 60

@@ -1,4 +1,4 @@
-"""An orderly end leaves no connection open, wherever a request was when it was cancelled, whatever the server does."""
+"""A shutdown leaves no connection open, wherever a request was cancelled and whatever the server does."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding
 
 @contextlib.contextmanager
 def _mute_server(folder: Path, begun: threading.Event, *, shakes_hands: bool) -> Iterator[int]:
-    """Yield a server that begins a watch, or not even that, and then neither says nor hears anything."""
+    """Yield a server that begins a watch, or not even that, and then neither sends nor reads."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "server.crt", folder / "server.key")
     kept: list[socket.socket] = []
@@ -55,7 +55,7 @@ def _mute_server(folder: Path, begun: threading.Event, *, shakes_hands: bool) ->
 
 
 async def _cancelled_after(turns: int, connection: Connection, begun: threading.Event) -> None:
-    """Begin a watch, cancel it after so many turns of the loop, and leave the client."""
+    """Begin a watch, cancel it after this many turns of the loop, and close the client."""
     async with ApiClient(connection) as client:
 
         async def watch() -> None:
@@ -66,7 +66,7 @@ async def _cancelled_after(turns: int, connection: Connection, begun: threading.
         for _ in range(turns):
             await asyncio.sleep(0)
         if turns == TURNS:
-            assert await asyncio.to_thread(begun.wait, 60)  # the watch stands
+            assert await asyncio.to_thread(begun.wait, 60)  # the watch is open
             await asyncio.sleep(0.05)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -74,7 +74,7 @@ async def _cancelled_after(turns: int, connection: Connection, begun: threading.
 
 @pytest.mark.parametrize("shakes_hands", [True, False])
 def test_nothing_stays_open_after_an_orderly_end(tmp_path: Path, *, shakes_hands: bool) -> None:
-    """Cancelled while connecting, shaking hands or watching: every socket is closed when the client is left."""
+    """Every socket is closed with the client, if a request was cancelled while connecting, in TLS or in a watch."""
     write_certificates(tmp_path)
     context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
     begun = threading.Event()

@@ -1,4 +1,4 @@
-"""Leader election on a real API server: rivals, renewal, stepping down, giving back."""
+"""Leader election on a real API server: rivals, renewal, stepping down, release."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ PATH = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 
 
 class Candidate:
-    """One that wants to lead; remembers what it was told."""
+    """A candidate for leadership that records its callbacks."""
 
     def __init__(self, client: ApiClient, identity: str, lease: str, **times: float) -> None:
         self.told: list[str] = []
@@ -63,7 +63,7 @@ def _holder(plane: ControlPlane, lease: str) -> Any:
 
 
 def test_one_leads_and_the_other_follows_when_it_is_given_back(api_server: ControlPlane) -> None:
-    """The second waits while the first renews, and leads at once after an orderly stop; transitions are counted."""
+    """The second waits while the first renews, and leads at once after a clean stop; transitions are counted."""
 
     async def context() -> None:
         async with _client(api_server) as client:
@@ -75,7 +75,7 @@ def test_one_leads_and_the_other_follows_when_it_is_given_back(api_server: Contr
                 return await real(method, path, **rest)  # type: ignore[no-any-return]
 
             client.request = counting  # type: ignore[method-assign]
-            patient = {"lease_duration": 90.0, "renew_deadline": 60.0}  # no pause of a busy machine ends a reign
+            patient = {"lease_duration": 90.0, "renew_deadline": 60.0}  # longer than any pause of a busy machine
             one = Candidate(client, "one", "orderly", **patient)
             await until(lambda: one.told == ["gained"])
             two = Candidate(client, "two", "orderly", **patient)
@@ -94,7 +94,7 @@ def test_one_leads_and_the_other_follows_when_it_is_given_back(api_server: Contr
 
 
 def test_a_dead_leader_is_waited_for_by_ones_own_clock(api_server: ControlPlane) -> None:
-    """A Lease whose times are an hour off is taken over after its duration as this process saw it, not before."""
+    """A Lease whose times are an hour off is taken over after its duration by this process' clock, not before."""
     stamp = "2099-01-01T00:00:00.000000Z"
     spec = {"holderIdentity": "dead", "leaseDurationSeconds": 2, "renewTime": stamp, "acquireTime": stamp}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "dead"}, "spec": spec}
@@ -118,7 +118,7 @@ def test_a_dead_leader_is_waited_for_by_ones_own_clock(api_server: ControlPlane)
 
 
 def test_many_rivals_never_two_at_once(api_server: ControlPlane) -> None:
-    """Five candidates on one Lease that die without a word one after another: at no time do two believe they lead."""
+    """Of five candidates that die one after another without releasing, no two lead at the same time."""
 
     async def context() -> None:
         async with _client(api_server) as client:
@@ -131,7 +131,7 @@ def test_many_rivals_never_two_at_once(api_server: ControlPlane) -> None:
                 assert len(acting) <= 1
                 if acting and acting[0].election.identity not in seen:
                     seen.append(acting[0].election.identity)
-                    acting[0].election.leading = False  # so that it gives nothing back
+                    acting[0].election.leading = False  # so that it does not release the Lease
                     acting[0].task.cancel()
                 await asyncio.sleep(0.01)
             for rival in rivals:
@@ -145,7 +145,7 @@ def _lease(holder: str) -> dict[str, Any]:
 
 
 def test_a_leader_that_can_not_renew_steps_down_in_time() -> None:
-    """Before the deadline it may still act, from the deadline on it may not, whether the server fails or hangs."""
+    """A leader may act before the deadline and not after it, whether the server fails or hangs."""
     broken = False
 
     def answer(request: web.Request, number: int) -> Any:
@@ -168,7 +168,7 @@ def test_a_leader_that_can_not_renew_steps_down_in_time() -> None:
 
 
 def test_a_server_that_hangs_does_not_hold_leadership_open() -> None:
-    """A renewal that gets no answer is given up when the deadline comes."""
+    """A renewal without an answer is abandoned at the deadline."""
     hang = False
 
     def answer(request: web.Request, number: int) -> Any:
@@ -191,7 +191,7 @@ def test_a_server_that_hangs_does_not_hold_leadership_open() -> None:
 
 
 def test_conflicts_and_missing_rights() -> None:
-    """A lost race is read again; a missing right is noted once with the rule."""
+    """After a conflict the Lease is read again; a missing permission is logged once with the rule."""
     status: list[int] = [409, 403]
 
     def answer(request: web.Request, number: int) -> Any:
@@ -217,7 +217,7 @@ def test_conflicts_and_missing_rights() -> None:
 
 
 def test_the_written_spec() -> None:
-    """What is written is a patch that only fits the version that was read."""
+    """A write is a patch that applies only to the version that was read."""
     bodies: list[dict[str, Any]] = []
 
     def answer(request: web.Request, number: int) -> Any:
@@ -244,7 +244,7 @@ def test_the_written_spec() -> None:
 
 
 def test_a_slow_server_makes_leading_slow_not_impossible() -> None:
-    """Every call takes over a quarter of the renewal deadline: it leads, keeps leading, and renews with one call."""
+    """If every call takes over a quarter of the renewal deadline, it still leads and renews with one call."""
     calls: list[str] = []
     version = 0
 
@@ -278,7 +278,7 @@ def test_a_slow_server_makes_leading_slow_not_impossible() -> None:
 
 
 def test_a_conflict_while_renewing_is_read_at_once() -> None:
-    """Somebody touched the Lease, a label perhaps: it is still ours, and nobody steps down for that."""
+    """A leader keeps the Lease if someone changes its metadata, such as a label."""
     held = "me"
     refuse = 0
 
@@ -310,7 +310,7 @@ def test_a_conflict_while_renewing_is_read_at_once() -> None:
 
 
 def test_one_call_that_hangs_leaves_time_for_another() -> None:
-    """A single renewal that is never answered costs nobody the Lease."""
+    """One unanswered renewal does not lose the Lease."""
     hung = 0
 
     async def once(request: web.Request) -> web.StreamResponse:
@@ -342,7 +342,7 @@ def test_one_call_that_hangs_leaves_time_for_another() -> None:
 
 
 def test_a_renewal_counts_from_before_its_write() -> None:
-    """The server may have started the Lease's time when the call began: age counts from then, not from the answer."""
+    """The age of a Lease counts from the start of the call, when the server may have started its duration."""
     ages: list[float] = []
 
     async def context() -> None:
@@ -355,7 +355,7 @@ def test_a_renewal_counts_from_before_its_write() -> None:
                 return None
 
             class Slow(LeaderElection):
-                """Its calls take a while."""
+                """A server whose calls take a while."""
 
                 async def _try(self) -> bool:
                     await asyncio.sleep(0.3)
@@ -379,7 +379,7 @@ def test_a_renewal_counts_from_before_its_write() -> None:
 def test_a_renewal_is_not_waited_for_beyond_the_deadline(
     monkeypatch: pytest.MonkeyPatch, age: float, most: float
 ) -> None:
-    """What is left until the deadline, half of it at most: a leader that waits longer acts on a Lease that ran out."""
+    """An attempt has the time until the deadline, at most half of it, so that no leader acts on an expired Lease."""
     waited: list[float] = []
 
     def timeout(seconds: float) -> contextlib.AbstractAsyncContextManager[None]:

@@ -1,4 +1,4 @@
-"""Leader election on a clock that the test moves: every answer of the server, every border of time."""
+"""Leader election on a clock that the test moves: every answer of the server, every limit of time."""
 
 import asyncio
 from types import SimpleNamespace
@@ -17,14 +17,14 @@ Answer = Tree | bytes | Exception
 
 
 class Server:
-    """Gives the answers it was told to, in order; keeps what was asked."""
+    """Returns the given answers in order; records the requests."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
         self.asked: list[tuple[str, Tree | None, int]] = []
 
     async def request(self, method: str, path: str, *, body: bytes | None = None, tries: int = 0, **_: Any) -> bytes:
-        """Answer."""
+        """Return the next answer."""
         assert "/leases" in path
         self.asked.append((method, None if body is None else msgspec.json.decode(body), tries))
         answer = self.answers.pop(0)
@@ -33,13 +33,13 @@ class Server:
         return answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
 
     def malformed(self, path: str, why: str) -> MalformedError:
-        """Return what to raise."""
+        """Return the exception to raise."""
         return MalformedError(why)
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Return the time, in a list, so that it can be set."""
+    """Return the time in a list, so that a test can set it."""
     now = [1000.0]
     fake = SimpleNamespace(time=lambda: now[0], monotonic=lambda: now[0], clock_gettime=lambda which: now[0])
     monkeypatch.setattr(clocks, "time", fake)
@@ -47,7 +47,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def election(*answers: Answer, **changes: Any) -> tuple[LeaderElection, Server, list[str]]:
-    """Return a candidate, its server, and what it was told or notes."""
+    """Return a candidate, its server, and its callbacks and notes."""
     server, told = Server(*answers), list[str]()
 
     async def gained() -> None:
@@ -76,7 +76,7 @@ def error(status: int) -> ApiError:
 
 
 def renewed(age: float, clock: list[float]) -> clocks.Moment:
-    """Return the moment of the last renewal."""
+    """Return the time of the last renewal."""
     return clocks.Moment(steady=clock[0] - age, wall=clock[0] - age)
 
 
@@ -88,7 +88,7 @@ def renewed(age: float, clock: list[float]) -> clocks.Moment:
     [(True, 0.0, True), (True, 19.9, True), (True, 20.0, False), (False, 0.0, False), (True, None, False)],
 )
 def test_who_may_act(clock: list[float], leading: bool, age: float | None, acts: bool) -> None:
-    """A leader, for as long as nobody else can have taken over."""
+    """A leader may act for as long as no other can have taken over."""
     made, _, _ = election(leading=leading, _renewed=None if age is None else renewed(age, clock))
     assert made.may_act == acts
     assert made.age == pytest.approx(float("inf") if age is None else age)
@@ -96,7 +96,7 @@ def test_who_may_act(clock: list[float], leading: bool, age: float | None, acts:
 
 @pytest.mark.parametrize(("silent", "alive"), [(0, True), (99.9, True), (100.0, False), (200.0, False)])
 def test_who_is_alive(clock: list[float], silent: float, alive: bool) -> None:
-    """One that has tried within a minute and twice the deadline."""
+    """A candidate is alive if it tried within a minute and twice the deadline."""
     made, _, _ = election(_beat=clock[0] - silent)
     assert made.is_alive == alive
 
@@ -108,12 +108,12 @@ MINE = {"holderIdentity": "me", "leaseDurationSeconds": 30}
 
 
 def tried(made: LeaderElection) -> bool | None:
-    """Return how an attempt ends."""
+    """Return the result of an attempt."""
     return asyncio.run(made._try())
 
 
 def without_times(tree: Tree | None) -> Tree:
-    """Return what was written, without its times."""
+    """Return the written object without its times."""
     assert tree is not None
     spec = tree["spec"]
     assert spec.get("acquireTime", spec["renewTime"]) == spec["renewTime"]
@@ -121,7 +121,7 @@ def without_times(tree: Tree | None) -> Tree:
 
 
 def test_a_lease_that_is_not_there_is_made(clock: list[float]) -> None:
-    """With ourselves as its holder."""
+    """A missing Lease is created with this replica as its holder."""
     made, server, _ = election(error(404), {"metadata": {"resourceVersion": "1"}})
     assert tried(made) is True
     assert [(method, tries) for method, _, tries in server.asked] == [("GET", 1), ("POST", 1)]
@@ -143,7 +143,7 @@ def test_a_lease_that_is_not_there_is_made(clock: list[float]) -> None:
     ],
 )
 def test_a_free_lease_is_taken(clock: list[float], spec: Tree, written: Tree) -> None:
-    """On the version that was read; a change of the holder is counted."""
+    """A free Lease is taken at the version that was read; a change of the holder is counted."""
     made, server, _ = election({"metadata": {"resourceVersion": "7"}, "spec": spec}, lease("me", "8"), _noted="old")
     assert tried(made) is True
     method, body, tries = server.asked[1]
@@ -153,7 +153,7 @@ def test_a_free_lease_is_taken(clock: list[float], spec: Tree, written: Tree) ->
 
 
 def test_a_lease_without_a_spec_is_free(clock: list[float]) -> None:
-    """As it is right after somebody made it by hand."""
+    """A Lease without a spec, such as one created by hand, is free."""
     made, _, _ = election({"metadata": {"resourceVersion": "7"}}, lease("me", "8"))
     assert tried(made) is True
 
@@ -171,7 +171,7 @@ def test_a_lease_without_a_spec_is_free(clock: list[float]) -> None:
     ],
 )
 def test_a_lease_of_another_is_waited_for(clock: list[float], duration: int | None, waited: float, held: bool) -> None:
-    """For its duration as this process saw it, a retry at least, from the last change on."""
+    """Another's Lease is waited for: its duration, at least one retry, since its last observed change."""
     theirs = lease("other", leaseDurationSeconds=duration, renewTime="then")
     made, server, _ = election(theirs, theirs, lease("me", "8"))
     assert tried(made) is False
@@ -181,7 +181,7 @@ def test_a_lease_of_another_is_waited_for(clock: list[float], duration: int | No
 
 
 def test_a_lease_without_a_duration_is_waited_for_one_retry(clock: list[float]) -> None:
-    """However short that is."""
+    """A Lease without a duration is waited for one retry."""
     theirs = lease("other", leaseDurationSeconds=0)
     made, _, _ = election(theirs, theirs, lease("me", "8"), retry_period=0.25)
     assert tried(made) is False
@@ -191,7 +191,7 @@ def test_a_lease_without_a_duration_is_waited_for_one_retry(clock: list[float]) 
 
 @pytest.mark.parametrize("change", [{"renewTime": "later"}, {"leaseTransitions": 5}, {"holderIdentity": "third"}])
 def test_a_lease_that_changes_is_waited_for_anew(clock: list[float], change: Tree) -> None:
-    """Its holder, its time or its number: somebody is there."""
+    """A change of holder, time or transitions restarts the wait."""
     theirs = lease("other", leaseDurationSeconds=10, renewTime="then", leaseTransitions=4)
     changed = {**theirs, "spec": {**theirs["spec"], **change}}
     made, _, _ = election(theirs, changed, changed, changed, lease("me"))
@@ -205,7 +205,7 @@ def test_a_lease_that_changes_is_waited_for_anew(clock: list[float], change: Tre
 
 
 def test_a_leader_renews_with_one_call(clock: list[float]) -> None:
-    """On the version that the last one left."""
+    """A leader renews with one call on the version of its last write."""
     made, server, _ = election(lease("me", "9"), leading=True, _version="8", _noted="old", _renewed=renewed(0, clock))
     assert tried(made) is True
     [(method, body, tries)] = server.asked
@@ -216,7 +216,7 @@ def test_a_leader_renews_with_one_call(clock: list[float]) -> None:
 
 @pytest.mark.parametrize("status", [404, 409])
 def test_a_leader_reads_where_somebody_wrote(clock: list[float], status: int) -> None:
-    """The Lease may still be ours, or another's by now."""
+    """After a conflict a leader reads the Lease, which may have another holder."""
     for holder, held in (("me", True), ("other", False)):
         made, server, _ = election(
             error(status), lease(holder, leaseDurationSeconds=5), lease("me", "9"),
@@ -239,7 +239,7 @@ def test_a_leader_reads_where_somebody_wrote(clock: list[float], status: int) ->
     ],
 )
 def test_what_is_said_when_it_fails(clock: list[float], problem: Answer, note: str) -> None:
-    """Once; nobody knows who leads, and the next attempt reads first."""
+    """A failure is logged once, the leader is unknown, and the next attempt reads first."""
     made, server, told = election(problem, problem, leading=True, _version="8", _renewed=renewed(0, clock))
     if isinstance(problem, ApiError) and problem.status == 409:
         server.answers.insert(1, error(409))
@@ -254,7 +254,7 @@ def test_what_is_said_when_it_fails(clock: list[float], problem: Answer, note: s
 
 @pytest.mark.parametrize(("seconds", "written"), [(30.0, 30), (0.2, 1), (1.6, 2), (0.0, 1)])
 def test_duration_that_is_written(clock: list[float], seconds: float, written: int) -> None:
-    """Whole seconds, one at least."""
+    """The written duration is in whole seconds, at least one."""
     made, server, _ = election(lease(), lease("me"), lease_duration=seconds)
     assert tried(made) is True
     assert (server.asked[1][1] or {})["spec"]["leaseDurationSeconds"] == written
@@ -267,7 +267,7 @@ def test_duration_that_is_written(clock: list[float], seconds: float, written: i
 def test_how_long_an_attempt_may_take(
     clock: list[float], monkeypatch: pytest.MonkeyPatch, leading: bool, age: float, patience: float
 ) -> None:
-    """The deadline; for a leader what is left of it, half of it at most."""
+    """An attempt has the deadline; a leader's has the remaining time, at most half of the deadline."""
     waited: list[float] = []
     real = asyncio.timeout
 
@@ -287,7 +287,7 @@ def test_how_long_an_attempt_may_take(
 def lived(
     clock: list[float], monkeypatch: pytest.MonkeyPatch, attempts: list[tuple[bool | None, float]], *release: Answer
 ) -> tuple[list[str], list[float], Server, LeaderElection]:
-    """Let a candidate make these attempts, each with how long it takes; then stop it."""
+    """Run a candidate through these attempts, each with its duration; then stop it."""
     made, server, told = election(*release)
     slept: list[float] = []
     left = list(attempts)
@@ -332,7 +332,7 @@ def lived(
 def test_leadership_comes_and_goes(
     clock: list[float], monkeypatch: pytest.MonkeyPatch, attempts: list[tuple[bool | None, float]], told: list[str]
 ) -> None:
-    """It is lost to another at once, and where nobody answers at the deadline."""
+    """Leadership is lost to another at once, and without an answer at the deadline."""
     said, slept, server, made = lived(clock, monkeypatch, attempts, lease("me"), lease(None))
     assert said == told
     assert not made.leading
@@ -354,7 +354,7 @@ def test_leadership_comes_and_goes(
 def test_a_leader_that_stops_gives_the_lease_back(
     clock: list[float], monkeypatch: pytest.MonkeyPatch, answers: tuple[Answer, ...], writes: bool
 ) -> None:
-    """Only its own, and without a word where that fails."""
+    """A leader that stops releases only its own Lease, and ignores a failure."""
     _, _, server, _ = lived(clock, monkeypatch, [(True, 0)], *answers)
     assert [method for method, _, _ in server.asked] == ["GET", *(["PATCH"] if writes else [])]
     if writes:
@@ -364,6 +364,6 @@ def test_a_leader_that_stops_gives_the_lease_back(
 
 
 def test_a_beat_is_noted_at_every_attempt(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    """When it begins."""
+    """Every attempt is recorded when it begins."""
     _, _, _, made = lived(clock, monkeypatch, [(False, 0), (False, 1)])
     assert made._beat == 1002.0

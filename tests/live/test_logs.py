@@ -1,4 +1,4 @@
-"""Logs, reports and metrics: one JSON object a line, the command's id on each, nothing forged, nothing secret."""
+"""Logs, reports and metrics: one JSON object per line, with the command's id, nothing forged, nothing secret."""
 
 import json
 from io import StringIO
@@ -28,7 +28,7 @@ def _lines(stream: StringIO) -> list[dict[str, object]]:
 
 
 def test_a_name_can_not_forge_a_line() -> None:
-    """Line breaks and control characters in messages and fields are shown, not obeyed."""
+    """Line breaks and control characters in messages and fields are escaped."""
     stream = StringIO()
     Log("info", stream).info('node "x"\n{"level":"error"}', node="a\u2028b\x1b[31m")
     (line,) = _lines(stream)
@@ -65,7 +65,7 @@ def _command(phase: str, action: str = "deleteCost", method: str = "singleNode",
 
 @pytest.fixture
 def told() -> tuple[Telemetry, StringIO]:
-    """Return a telemetry and what it writes."""
+    """Return a telemetry and its output."""
     stream = StringIO()
     return Telemetry(log=Log("debug", stream), metrics=Metrics()), stream
 
@@ -89,7 +89,7 @@ def test_a_command_from_decision_to_end(told: tuple[Telemetry, StringIO]) -> Non
 
 
 def test_what_came_of_commands(told: tuple[Telemetry, StringIO]) -> None:
-    """Promised and saved, reopened and moved again are added up by pool; commands count by whether they held."""
+    """Promised and actual savings, reopened nodes and repeated moves add up by pool; commands count by success."""
     telemetry, stream = told
     for saved, again in ((0.5, 0), (0.25, 0), (0.5, 1)):
         telemetry.take(
@@ -120,7 +120,7 @@ def test_what_came_of_commands(told: tuple[Telemetry, StringIO]) -> None:
 
 
 def test_roll_backs_are_warnings_and_refusals_are_not(told: tuple[Telemetry, StringIO]) -> None:
-    """Both are counted, under Karpenter's names as well; that a command waits for the cluster to settle is ordinary."""
+    """Both are counted, also with Karpenter's names; a command that waits for the cluster to settle is not an error."""
     telemetry, stream = told
     telemetry.take(_command("rolling-back", "replaceDrifted", "drifted"))
     telemetry.take(_command("refused", "deleteEmpty", "empty"))
@@ -131,7 +131,7 @@ def test_roll_backs_are_warnings_and_refusals_are_not(told: tuple[Telemetry, Str
 
 
 def test_budgets_verdicts_and_blocked_moves(told: tuple[Telemetry, StringIO]) -> None:
-    """Gauges follow the reports; a gate that holds nobody any more is gone."""
+    """Gauges follow the reports; a gate that blocks no node disappears."""
     telemetry, _ = told
     telemetry.take(BudgetChanged(pool="web", reason=Reason.EMPTY, allowed=5, used=2, left=3))
     names = {"nodepool": "web", "reason": "Empty"}
@@ -149,7 +149,7 @@ def test_budgets_verdicts_and_blocked_moves(told: tuple[Telemetry, StringIO]) ->
 
 
 def test_every_report_reaches_the_notifier() -> None:
-    """Whoever wants to hear of reports hears of all of them."""
+    """The notifier gets every report."""
     heard: list[str] = []
     telemetry = Telemetry(
         log=Log("error", StringIO()), metrics=Metrics(), notify=lambda report: heard.append(report.topic)

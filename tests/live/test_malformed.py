@@ -1,4 +1,4 @@
-"""What an API server or a proxy sends is input: nothing of it ends the controller, all of it is counted."""
+"""Answers of an API server or a proxy are input: none of them ends the controller, all of them are counted."""
 
 import asyncio
 import contextlib
@@ -100,7 +100,7 @@ def _pod(name: str) -> dict[str, Any]:
 
 
 class Scene:
-    """A whole controller on a server whose answers a test spoils, for as long as it likes."""
+    """A whole controller on a server whose answers a test can corrupt."""
 
     def __init__(self, server: FakeServer, controller: Controller, task: "asyncio.Task[None]", log: StringIO) -> None:
         self.server, self.controller, self.task, self.log = server, controller, task, log
@@ -160,7 +160,7 @@ async def _controller(
 
 
 def _lives_on(spoil: Callable[[web.Request], web.StreamResponse | None], path: str, *, watch: bool = False) -> Scene:
-    """Answer badly three times, then well: the controller must still be there, in sync, and have asked again."""
+    """Answer badly three times, then well: the controller must still run, be in sync, and have asked again."""
     bad = 0
 
     def sometimes(request: web.Request) -> web.StreamResponse | None:
@@ -184,7 +184,7 @@ def _lives_on(spoil: Callable[[web.Request], web.StreamResponse | None], path: s
 
 @pytest.mark.parametrize("line", LINES.values(), ids=LINES)
 def test_lines_of_a_watch(line: bytes) -> None:
-    """Any line: noted, and the kind is listed again with a pause; the object that was there is still known."""
+    """A malformed line is logged and the kind is listed again after a pause; known objects stay known."""
 
     def spoil(request: web.Request) -> web.StreamResponse | None:
         return _raw(line + b"\n") if request.path.endswith("/pods") and "watch" in request.query else None
@@ -198,7 +198,7 @@ def test_lines_of_a_watch(line: bytes) -> None:
 
 @pytest.mark.parametrize("page", [HTML, b"null", b"[]", b'{"kind": "Status"}', b'{"type": "ADDED", "obj'])
 def test_a_page_instead_of_a_watch(page: bytes) -> None:
-    """Without even an end of a line: it is malformed, not a watch that ended."""
+    """A page without a line end is malformed, not the end of a watch."""
 
     def spoil(request: web.Request) -> web.StreamResponse | None:
         return _raw(page) if request.path.endswith("/pods") and "watch" in request.query else None
@@ -208,7 +208,7 @@ def test_a_page_instead_of_a_watch(page: bytes) -> None:
 
 @pytest.mark.parametrize("line", [b"", b"   ", b"\r", b"\t \r"], ids=["nothing", "spaces", "return", "mixed"])
 def test_blank_lines_are_passed_over(line: bytes) -> None:
-    """A blank line keeps a connection warm and says nothing."""
+    """Blank lines keep a connection open and are ignored."""
 
     def spoil(request: web.Request) -> web.StreamResponse | None:
         return _raw(line + b"\n") if request.path.endswith("/pods") and "watch" in request.query else None
@@ -218,7 +218,7 @@ def test_blank_lines_are_passed_over(line: bytes) -> None:
 
 @pytest.mark.parametrize("body", [*BODIES.values(), *NO_LISTS.values()], ids=[*BODIES, *NO_LISTS])
 def test_lists(body: bytes) -> None:
-    """Something else with status 200 is no list: in particular it does not mean that nothing is there."""
+    """Any other document with status 200 is not a list; in particular, it is not an empty list."""
 
     def spoil(request: web.Request) -> web.StreamResponse | None:
         return _raw(body) if request.path.endswith("/pods") and "watch" not in request.query else None
@@ -229,7 +229,7 @@ def test_lists(body: bytes) -> None:
 
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_the_lease(body: bytes) -> None:
-    """An answer about the Lease that is none: leading comes later, the election goes on."""
+    """A malformed answer about the Lease delays leadership; the election continues."""
     path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/dovetail"
     scene = _lives_on(lambda request: _raw(body) if "leases" in request.path else None, path)
     assert scene.malformed("leases") >= 3
@@ -237,7 +237,7 @@ def test_the_lease(body: bytes) -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 304, 100 + 199])
 def test_redirects_are_followed_by_nobody(status: int) -> None:
-    """A proxy's login page must not get what was meant for the API server."""
+    """Redirects are not followed, so that a proxy's login page gets no request for the API server."""
 
     def spoil(request: web.Request) -> web.StreamResponse | None:
         if not request.path.endswith("/pods") or "watch" in request.query:
@@ -250,7 +250,7 @@ def test_redirects_are_followed_by_nobody(status: int) -> None:
 
 @pytest.mark.parametrize("hint", ["²", "٣", "-1", "1e3", "soon", "9" * 400, "Wed, 21 Oct 2065 07:28:00 GMT", "  "])
 def test_retry_after(hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it says, the wait is a number of seconds and has an end."""
+    """Any Retry-After value results in a limited number of seconds."""
     waits: list[float] = []
     real = asyncio.sleep
 
@@ -275,7 +275,7 @@ def test_retry_after(hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("status", [400, 409, 422, 429, 500, 503])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 def test_refusals_without_a_reason(status: int, body: bytes) -> None:
-    """The status counts; what comes with it may be anything."""
+    """The status decides; the body may be anything."""
 
     async def context() -> None:
         async with talking_to(lambda request, number: _raw(body, status)) as (_, client):
@@ -289,7 +289,7 @@ def test_refusals_without_a_reason(status: int, body: bytes) -> None:
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
 @pytest.mark.parametrize("method", ["GET", "PATCH"])
 def test_an_instruction_whose_answer_can_not_be_read(method: str, body: bytes) -> None:
-    """It may or may not have been done: it is asked for again, which is harmless."""
+    """An instruction without a readable answer may have been executed: it is repeated, which is harmless."""
 
     def answer(request: web.Request, number: int) -> Any:
         if request.method == method:
@@ -319,7 +319,7 @@ def test_an_instruction_whose_answer_can_not_be_read(method: str, body: bytes) -
     ids=str,
 )
 def test_objects_of_another_shape(tree: Any) -> None:
-    """JSON, and yet no Node: counted, and tried again like a lost answer."""
+    """JSON that is not a Node is counted and retried like a lost answer."""
 
     async def context() -> None:
         async with talking_to(lambda request, number: dict(tree)) as (_, client):
@@ -354,7 +354,7 @@ def test_objects_of_another_shape(tree: Any) -> None:
     ],
 )
 def test_the_crd(body: bytes) -> None:
-    """What is no CRD says nothing about the CRD: nobody stops acting because of it."""
+    """An answer that is not a CRD changes nothing."""
 
     async def context() -> None:
         async with talking_to(lambda request, number: _raw(body)) as (_, client):
@@ -365,7 +365,7 @@ def test_the_crd(body: bytes) -> None:
 
 
 def test_a_crd_of_a_strange_shape_is_an_unknown_one() -> None:
-    """A schema that goes nowhere means: observe only."""
+    """A CRD with an unknown schema means: observe only."""
     odd = {"spec": {"versions": [{"name": "v1", "served": True, "schema": []}]}}
 
     async def context() -> None:
@@ -376,7 +376,7 @@ def test_a_crd_of_a_strange_shape_is_an_unknown_one() -> None:
 
 
 def test_a_line_without_an_end_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A watch that never ends its line is given up."""
+    """A watch whose line never ends is closed."""
     monkeypatch.setattr("dovetail.live.kubernetes.client._LINE_BYTES_MAX", 1 << 16)
 
     async def context() -> None:
@@ -403,7 +403,7 @@ def test_a_body_that_is_not_what_its_header_says() -> None:
 
 
 def test_paths_are_counted_by_what_they_are_about() -> None:
-    """The label has few values, whatever is asked for."""
+    """The path label has few values, whatever is requested."""
     for resource in RESOURCES:
         assert plural_in(resource.path()) == resource.plural
         assert plural_in(resource.path("name", "space" if resource.namespaced else "")) == resource.plural

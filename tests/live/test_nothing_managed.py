@@ -1,4 +1,4 @@
-"""A controller that has nothing to manage says so; one that observes looks at every pool."""
+"""A controller without managed pools reports that; one that observes evaluates every pool."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from tests.live.test_supervision import calm, controlled
 
 @pytest.mark.parametrize("labelled", [True, False])
 def test_starting_with_nothing_to_manage_warns(labelled: bool) -> None:
-    """The log says which pools are managed, or that none is and what to do."""
+    """The log lists the managed pools, or warns that there are none and what to do."""
     pool: dict[str, Any] = {"metadata": {"name": "web", "resourceVersion": "1", "uid": "u"}, "spec": {"template": {}}}
     if labelled:
         pool["metadata"]["labels"] = {"dovetail.dev/manage": "true"}

@@ -1,4 +1,4 @@
-"""Webhooks against a real HTTP server: what is told, in which form, and that a target that is away harms nothing."""
+"""Webhooks against a real HTTP server: content, format, and that an unreachable target is harmless."""
 
 import asyncio
 import io
@@ -40,7 +40,7 @@ def _report(phase: str, why: str = "") -> CommandAdvanced:
 
 @asynccontextmanager
 async def _receiver(answer: Callable[[int], int]) -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield a server that keeps what is posted; `answer` gives the status of each request by its number."""
+    """Yield a server that records requests; `answer` returns the status of each request by its number."""
     got: list[dict[str, Any]] = []
     asked = 0
 
@@ -64,7 +64,7 @@ async def _receiver(answer: Callable[[int], int]) -> AsyncIterator[tuple[str, li
 
 
 async def _deliver(notifier: Notifier, *reports: Report) -> None:
-    """Hand over the reports and wait until each has been sent or given up."""
+    """Send the reports and wait until each was delivered or dropped."""
     wanted = sum(1 for report in reports if worth_telling(report)) * len(notifier.targets)
     task = asyncio.create_task(notifier.run())
     for report in reports:
@@ -94,7 +94,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_beginnings_ends_failures_and_undoings_are_told() -> None:
-    """Of a command's steps four are worth telling, and a pool that backs off; the rest is for the log."""
+    """Four steps of a command, and a pool that backs off, are sent; the rest is only logged."""
     for phase in ("tainting", "done", "rolling-back", "failed"):
         assert worth_telling(_report(phase))
     for phase in ("validating", "launching", "waiting", "deleting", "refused"):
@@ -104,7 +104,7 @@ def test_beginnings_ends_failures_and_undoings_are_told() -> None:
 
 
 def test_the_plain_form_has_every_figure() -> None:
-    """A program gets the topic, the command's id, the sentence and all figures."""
+    """The plain form has the topic, the command's id, the sentence and all numbers."""
     got, log = _send(lambda _: 200, _report("done"))
     assert got == [
         {
@@ -134,7 +134,7 @@ def test_the_plain_form_has_every_figure() -> None:
 
 
 def test_slack_gets_one_line_without_markup() -> None:
-    """Markup, mentions and links of Slack in a name stay text."""
+    """Slack markup, mentions and links in a name stay text."""
     got, _ = _send(lambda _: 200, _report("failed", "<!channel> *x* <https://evil|click> &amp; @here"), form="slack")
     assert (
         got[0]["text"]
@@ -145,7 +145,7 @@ def test_slack_gets_one_line_without_markup() -> None:
 
 @pytest.mark.parametrize("status", [500, 503, 429])
 def test_a_target_that_is_away_is_tried_again(status: int) -> None:
-    """Two refusals that may pass, then an answer: told once."""
+    """After two temporary errors and a success, the notification is delivered once."""
     got, log = _send(lambda number: status if number < 3 else 200, _report("done"))
     assert len(got) == 1
     assert log == ""
@@ -153,7 +153,7 @@ def test_a_target_that_is_away_is_tried_again(status: int) -> None:
 
 @pytest.mark.parametrize("status", [301, 400, 403, 404, 410])
 def test_a_target_that_says_no_is_not_asked_again(status: int) -> None:
-    """A wrong address or a moved one: given up at once, with a warning that names neither URL nor secret."""
+    """A wrong or moved address is dropped at once, with a warning that has neither URL nor secret."""
     asked: list[int] = []
 
     def answer(number: int) -> int:
@@ -167,7 +167,7 @@ def test_a_target_that_says_no_is_not_asked_again(status: int) -> None:
 
 
 def test_nobody_there_costs_a_warning_without_the_url() -> None:
-    """A refused connection, or a name that doesn't exist: the log says which form, never where to."""
+    """For a refused connection or an unknown host, the log names the form, never the address."""
     text = io.StringIO()
     urls = ("http://127.0.0.1:9/very-secret", "https://no-such-host.invalid/very-secret", "http://[bad/very-secret")
     targets = tuple(Target("json", url) for url in urls)
@@ -180,7 +180,7 @@ def test_nobody_there_costs_a_warning_without_the_url() -> None:
 
 
 def test_tls_of_a_target_is_verified() -> None:
-    """A session of ours refuses a certificate that nobody vouches for."""
+    """An HTTP session of Dovetail rejects an untrusted certificate."""
     with tempfile.TemporaryDirectory() as folder:
         write_certificates(Path(folder))
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -206,7 +206,7 @@ def test_tls_of_a_target_is_verified() -> None:
 
 
 def test_the_queue_is_bounded_and_drops_the_oldest() -> None:
-    """With nobody to send to, thousands of reports take the room of two hundred, and the newest are kept."""
+    """Without a target, thousands of reports use the memory of two hundred, and the newest are kept."""
     notifier = Notifier(targets=(), log=Log("error", io.StringIO()))
     for number in range(1000):
         notifier.take(_report("done", str(number)))
@@ -215,7 +215,7 @@ def test_the_queue_is_bounded_and_drops_the_oldest() -> None:
 
 
 def test_targets_are_read_from_a_folder(tmp_path: Path) -> None:
-    """One file per form, as a mounted Secret has them; other files are ignored."""
+    """A folder has one file per form, like a mounted Secret; other files are ignored."""
     (tmp_path / "slack").write_text("https://example.invalid/a\n")
     (tmp_path / "json").write_text("  https://example.invalid/b  ")
     (tmp_path / "..data").mkdir()
@@ -230,7 +230,7 @@ def test_targets_are_read_from_a_folder(tmp_path: Path) -> None:
     [("json", b"ftp://x/very-secret"), ("json", b""), ("json", b"\xff\xfe"), ("other", b"https://x")],
 )
 def test_a_folder_without_a_url_is_refused_in_one_sentence(tmp_path: Path, name: str, contents: bytes) -> None:
-    """What is no URL is not repeated; a folder without any file that we know is said to be so."""
+    """An invalid URL is not printed; a folder without any known file is reported."""
     (tmp_path / name).write_bytes(contents)
     with pytest.raises(NotifyError) as caught:
         read_targets(tmp_path)
@@ -240,6 +240,6 @@ def test_a_folder_without_a_url_is_refused_in_one_sentence(tmp_path: Path, name:
 
 
 def test_every_body_is_one_json_object() -> None:
-    """Whatever the report says, both forms are JSON that can be read again."""
+    """Both forms are valid JSON for any report."""
     for form in notify.FORMS:
         assert json.loads(body(form, _report("done", '"\\\u2028</script>')))

@@ -1,4 +1,4 @@
-"""Objects that can be read only in part, and times at the end of time: nothing ends, and their nodes stay."""
+"""Partly unreadable objects and extreme times: the controller continues, and their nodes stay."""
 
 import asyncio
 import socket
@@ -40,7 +40,7 @@ def _item(tree: Tree, kind: str) -> AnyObject:
 
 
 def _objects() -> dict[str, Tree]:
-    """Return one managed pool with an empty node and one with a pod, both ready to go."""
+    """Return one managed pool with an empty node and one with a pod; both could be deleted."""
     web = pool("web")
     web["metadata"] |= {"uid": "pool", "generation": 1}
     found: dict[str, Tree] = {"NodePool/web": web}
@@ -92,7 +92,7 @@ def _objects() -> dict[str, Tree]:
 
 
 def _acts(objects: dict[str, Tree], folder: Any) -> list[Instruction]:
-    """Run an engine over them for a minute."""
+    """Run an engine on them for a minute."""
     engine = Engine(DOVETAIL, load_catalogue(str(write_catalogue(folder))))
     out: list[Instruction] = []
     for key, tree in objects.items():
@@ -112,7 +112,7 @@ def _taken(out: list[Instruction]) -> set[str]:
 
 
 def test_the_scene_itself_ends_in_a_deletion(tmp_path: Any) -> None:
-    """Without anything odd the empty node goes: what follows is not true by accident."""
+    """Without odd objects the empty node is deleted, so that the other tests can fail."""
     assert "empty" in _taken(_acts(_objects(), tmp_path))
 
 
@@ -128,7 +128,7 @@ def test_the_scene_itself_ends_in_a_deletion(tmp_path: Any) -> None:
     ],
 )
 def test_a_node_with_an_unreadable_amount_stays(where: str, path: tuple[str, ...], amount: str, tmp_path: Any) -> None:
-    """On the node or on its claim: nothing ends, and the node is not touched."""
+    """A node with an unreadable amount, on the node or its claim, is not touched."""
     objects = _objects()
     _set(objects[where], path, amount)
     assert "empty" not in _taken(_acts(objects, tmp_path))
@@ -137,7 +137,7 @@ def test_a_node_with_an_unreadable_amount_stays(where: str, path: tuple[str, ...
 @pytest.mark.parametrize("amount", ODD)
 @pytest.mark.parametrize("field", ["requests", "limits"])
 def test_a_pod_with_an_unreadable_amount_keeps_its_node(field: str, amount: str, tmp_path: Any) -> None:
-    """Its size is unknown: its node is neither emptied nor filled; other nodes go as ever."""
+    """A pod with an unreadable amount has an unknown size: its node is neither emptied nor filled."""
     objects = _objects()
     objects["Pod/guest"]["spec"]["containers"][0]["resources"] = {field: {"cpu": amount}}
     taken = _taken(_acts(objects, tmp_path))
@@ -156,7 +156,7 @@ def test_a_pod_with_an_unreadable_amount_keeps_its_node(field: str, amount: str,
     ],
 )
 def test_nothing_ends_whatever_carries_it(where: str, path: tuple[str, ...], amount: str, tmp_path: Any) -> None:
-    """Any kind that has amounts may carry one that can't be read."""
+    """An unreadable amount on any kind does not end the controller."""
     objects = _objects()
     _set(objects[where], path, amount)
     assert "busy" not in _taken(_acts(objects, tmp_path))
@@ -173,7 +173,7 @@ def test_what_is_odd_is_named() -> None:
 
 
 def test_what_is_fine_is_the_very_same_object() -> None:
-    """No copy is made of thousands of objects that need none."""
+    """Objects without problems are not copied."""
     for key, tree in _objects().items():
         item = decode_item(msgspec.json.encode(tree), key.split("/")[0])
         assert conservative(item) == (item, ())
@@ -193,7 +193,7 @@ def test_what_is_fine_is_the_very_same_object() -> None:
     ],
 )
 def test_a_stand_in_for_a_pod(raw: bytes, node: str | None) -> None:
-    """It is on its node and protects it; without name or node there is none."""
+    """A stand-in for a pod is on its node and protects it; without name or node there is none."""
     found = unreadable_pod(raw)
     assert (found.spec.node_name if found else None) == node
     if found:
@@ -203,7 +203,7 @@ def test_a_stand_in_for_a_pod(raw: bytes, node: str | None) -> None:
 @pytest.mark.parametrize("start", ["9999-12-31T23:59:59Z", "9999-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00"])
 @pytest.mark.parametrize("value", ["1h", "2540400h", "100h0m0s", "true", "292y"])
 def test_a_pod_that_starts_at_the_end_of_time(start: str, value: str, tmp_path: Any) -> None:
-    """do-not-disrupt for some hours from the year 9999: protected until then, and no fault."""
+    """With do-not-disrupt for some hours from the year 9999, a pod is protected without an error."""
     objects = _objects()
     guest = objects["Pod/guest"]
     guest["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": value}
@@ -226,14 +226,14 @@ def test_a_pod_that_starts_at_the_end_of_time(start: str, value: str, tmp_path: 
     ],
 )
 def test_times_at_both_ends(where: str, path: tuple[str, ...], stamp: str, tmp_path: Any) -> None:
-    """Any time that the API server accepts may come."""
+    """Any time that the API server accepts can be read."""
     objects = _objects()
     _set(objects[where], path, stamp)
     _acts(objects, tmp_path)
 
 
 def test_later_stops_at_the_end_of_time() -> None:
-    """Sums of a time and a duration have an end, and round up."""
+    """Sums of a time and a duration stop at the maximum, and round up."""
     assert later(NOW, 1) == NOW.replace(microsecond=1)
     assert later(END_OF_TIME, 1) == END_OF_TIME
     assert later(NOW, 2**63 - 1) < END_OF_TIME
@@ -261,7 +261,7 @@ def test_every_address_is_of_both_families(address: str) -> None:
 
 
 def test_probes_may_have_a_port_of_their_own() -> None:
-    """Then the metrics' port answers none, and theirs shows no metrics."""
+    """With a separate probe port, the metrics port has no probes and the probe port no metrics."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         other = free.getsockname()[1]
 

@@ -1,4 +1,4 @@
-"""Prices beside the controller: asked every hour, told when they change, warned of when they don't come."""
+"""The controller's price feed: queried every hour, reported on change, with a warning if prices are missing."""
 
 import asyncio
 import io
@@ -26,7 +26,7 @@ NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
 @dataclass
 class Host:
-    """What the feed needs of a controller."""
+    """The part of a controller that the feed needs."""
 
     text: io.StringIO = field(default_factory=io.StringIO)
     metrics: Metrics = field(default_factory=Metrics)
@@ -48,7 +48,7 @@ class Host:
 
 
 class Source(LivePrices):
-    """Prices that the test makes up: one answer after another; an error is raised."""
+    """Prices of the test: one answer after another; an error is raised."""
 
     def script(self, *answers: Catalogue | PricesError) -> None:
         self.answers = list(answers)
@@ -66,7 +66,7 @@ def _table(price: str) -> Catalogue:
 
 
 class Hours:
-    """A clock that moves when the feed sleeps, and ends the feed after a while."""
+    """A clock that advances when the feed sleeps, and stops the feed after a while."""
 
     def __init__(self, hours: float) -> None:
         self.now = NOW
@@ -96,7 +96,7 @@ def _follow(prices: Source, hours: Hours) -> Host:
 
 
 def test_a_new_price_reaches_the_engine_and_an_equal_one_does_not() -> None:
-    """Asked every hour; only a table that differs is told."""
+    """Prices are queried every hour; only a changed table is reported."""
     hours = Hours(3)
     prices = Source(region="us-east-1", now=hours, current=_table("0.1"), fetched=NOW)
     prices.script(_table("0.1"), _table("0.2"), _table("0.2"))
@@ -107,7 +107,7 @@ def test_a_new_price_reaches_the_engine_and_an_equal_one_does_not() -> None:
 
 
 def test_a_day_without_aws_changes_nothing_but_a_warning() -> None:
-    """24 hours of failures: no event, the table stays, each failure is a warning, after six hours with the date."""
+    """After 24 hours of failures the table stays; each failure is a warning, after six hours with the date."""
     hours = Hours(24)
     prices = Source(region="us-east-1", now=hours, current=_table("0.1"), fetched=NOW)
     prices.script(*[PricesError("AWS is away")] * 400)
@@ -121,7 +121,7 @@ def test_a_day_without_aws_changes_nothing_but_a_warning() -> None:
 
 
 def test_aws_is_asked_more_often_while_it_is_away_and_then_all_is_well() -> None:
-    """After a failure every five minutes, after an answer every hour; the age starts again."""
+    """The feed retries every five minutes after a failure and every hour after a success; the age restarts."""
     hours = Hours(2.5)
     prices = Source(region="us-east-1", now=hours, current=_table("0.1"), fetched=NOW)
     prices.script(PricesError("away"), PricesError("away"), _table("0.3"), _table("0.3"), _table("0.3"))
@@ -132,7 +132,7 @@ def test_aws_is_asked_more_often_while_it_is_away_and_then_all_is_well() -> None
 
 
 def test_the_age_of_a_file_or_built_in_table_is_shown() -> None:
-    """A dated table without live prices: its age is a metric; past ninety days a warning names the date."""
+    """A dated table without live prices has its age as a metric; after ninety days a warning names the date."""
     for as_of, warned in (("2026-10-31", False), ("2026-01-01", True)):
         host = Host()
         table = Catalogue(instance_types=(), source="built-in EC2 table of us-east-1", as_of=as_of)
@@ -142,7 +142,7 @@ def test_the_age_of_a_file_or_built_in_table_is_shown() -> None:
 
 
 def test_a_table_without_a_date_has_no_age() -> None:
-    """A catalogue file that doesn't say when its prices were taken is not called young or old."""
+    """A catalogue file without a date has no age."""
     host = Host()
     asyncio.run(watch_prices(Catalogue(instance_types=(), as_of="spring"), None)(host))  # type: ignore[arg-type]
     assert (host.age(), host.lines()) == (0.0, [])
@@ -150,13 +150,13 @@ def test_a_table_without_a_date_has_no_age() -> None:
 
 @pytest.mark.parametrize("where", ["aws-live:", "aws-live:../../etc", "aws-live:us-east-1/x", "aws-live:US-EAST-1"])
 def test_a_region_is_a_region(where: str) -> None:
-    """What names no region is refused before it becomes part of an address or a path."""
+    """An invalid region is rejected before it becomes part of a URL or a path."""
     with pytest.raises(InputError, match="names no region"):
         live_prices(where, "cache")
 
 
 def test_other_catalogues_are_not_live() -> None:
-    """`aws:REGION`, a file and nothing are none of our business here."""
+    """`aws:REGION`, a file and an empty value are not live catalogues."""
     assert [live_prices(where) for where in (None, "aws:us-east-1", "catalogue.json")] == [None, None, None]
     made = live_prices("aws-live:eu-west-1", "cache")
     assert made is not None
@@ -165,7 +165,7 @@ def test_other_catalogues_are_not_live() -> None:
 
 
 def test_the_start_says_what_stands_in() -> None:
-    """Without AWS at the start the warnings of the source reach the log; without anything it is one sentence."""
+    """Without AWS at the start the source's warnings are logged; without any prices it fails with one sentence."""
     text = io.StringIO()
     prices = Source(region="us-east-1", now=lambda: NOW)
     prices.script(PricesError("EC2 prices of us-east-1 can't be read (Timeout)"))
@@ -180,7 +180,7 @@ def test_the_start_says_what_stands_in() -> None:
 
 
 def test_the_start_does_not_wait_for_ever() -> None:
-    """AWS that neither answers nor fails: what stands in is used before a probe would lose its patience."""
+    """If AWS hangs, the substitute is used before a probe times out."""
     text, release = io.StringIO(), threading.Event()
 
     class Hanging(LivePrices):
@@ -198,7 +198,7 @@ def test_the_start_does_not_wait_for_ever() -> None:
 
 
 def test_a_question_that_hangs_does_not_hold_up_the_end() -> None:
-    """While AWS thinks, the controller can be stopped: nobody waits for the thread."""
+    """The controller can stop while AWS hangs, without waiting for the thread."""
     release = threading.Event()
 
     async def ask() -> None:

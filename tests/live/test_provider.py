@@ -1,4 +1,4 @@
-"""The simulated cloud on an API server: when a machine of its counts as ready for pods."""
+"""The simulated cloud on an API server: when its machines count as ready for pods."""
 
 import time
 from collections.abc import Callable

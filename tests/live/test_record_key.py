@@ -1,4 +1,4 @@
-"""The key of the records: made once, shared by all, never guessed at and never shown."""
+"""The key of the records: created once, shared by all replicas, never guessed and never shown."""
 
 import asyncio
 import json
@@ -39,12 +39,12 @@ def _no(status: int) -> web.Response:
 
 
 def test_a_key_that_is_there_is_used() -> None:
-    """The first one seals, the previous one still opens; nothing is written."""
+    """The first key seals, the previous one still opens; nothing is written."""
     assert _load(lambda request, number: _secret(key=NEW, previous=OLD)) == (Seal((NEW, OLD)), ["GET"])
 
 
 def test_a_race_of_two_replicas_ends_with_one_key() -> None:
-    """Whoever comes second reads what the first one made."""
+    """The second replica reads the key that the first created."""
 
     def answer(request: web.Request, number: int) -> Any:
         return {1: _no(404), 2: _no(409)}.get(number, _secret(key=NEW))
@@ -72,7 +72,7 @@ def test_a_race_of_two_replicas_ends_with_one_key() -> None:
     ids=["forbidden", "short", "no-base64", "null", "conflicts", "html", "array", "refused"],
 )
 def test_no_key_no_seal(answer: Answer, error: type[Exception], says: str) -> None:
-    """One sentence each that says what to do; none of them holds the key."""
+    """Without a key there is one sentence that says what to do and does not contain the key."""
     with pytest.raises(error) as raised:
         _load(answer)
     assert says in str(raised.value)
@@ -80,7 +80,7 @@ def test_no_key_no_seal(answer: Answer, error: type[Exception], says: str) -> No
 
 
 def test_on_a_real_server(api_server: ControlPlane) -> None:
-    """Made where there is none, filled where the chart left it empty, the same for the next one."""
+    """The key is created if missing, filled in if the chart left it empty, and the same for the next replica."""
 
     async def load() -> Seal:
         async with ApiClient(connect(str(api_server.kubeconfig))) as client:

@@ -74,7 +74,7 @@ def _make_node(api: Client, name: str, of: dict[str, Any]) -> None:
 
 @pytest.fixture
 def plane(api_server: ControlPlane) -> Iterator[ControlPlane]:
-    """Yield two half-used nodes, with secrets wherever people put them."""
+    """Yield two half-used nodes, with secrets in all places where people put them."""
     with api_server.client() as api:
         status, made = api.create(pool("snap", consolidateAfter="0s"))
         assert status == 201, made
@@ -112,7 +112,7 @@ def plane(api_server: ControlPlane) -> Iterator[ControlPlane]:
 
 
 def test_nothing_but_what_is_needed(plane: ControlPlane, tmp_path: Path) -> None:
-    """No secret from env, args, commands, images, annotations or messages is in the file; only its owner reads it."""
+    """The file has no secret from env, args, commands, images, annotations or messages; only its owner can read it."""
     out = tmp_path / "cluster.json.gz"
     out.write_text("an older file that anybody may read")
     out.chmod(0o644)
@@ -137,7 +137,7 @@ def _plan(*words: str) -> dict[str, Any]:
 
 
 def test_live_captured_and_anonymised_plans_agree(plane: ControlPlane, tmp_path: Path) -> None:
-    """`plan` without -f, on its snapshot and on the anonymised one: the same action, savings and verdicts."""
+    """`plan` has the same action, savings and verdicts live, on the snapshot and on the anonymised one."""
     catalogue = ("--catalog", str(write_catalogue(tmp_path)))
     now = ("--now", "2026-12-01T00:00:00Z")
     live = _plan(*catalogue, *now, "--kubeconfig", str(plane.kubeconfig))
@@ -161,7 +161,7 @@ def test_live_captured_and_anonymised_plans_agree(plane: ControlPlane, tmp_path:
 
 
 def test_explain_and_budgets_on_the_live_cluster(plane: ControlPlane, tmp_path: Path) -> None:
-    """The other two read the cluster of the kubeconfig as well."""
+    """`explain` and `budgets` read the cluster of the kubeconfig."""
     shared = ("--catalog", str(write_catalogue(tmp_path)), "--kubeconfig", str(plane.kubeconfig))
     explained = _dovetail("explain", "snap-b", *shared)
     assert explained.returncode == 0, explained.stderr
@@ -172,7 +172,7 @@ def test_explain_and_budgets_on_the_live_cluster(plane: ControlPlane, tmp_path: 
 
 
 def test_a_missing_right_is_named(plane: ControlPlane, tmp_path: Path) -> None:
-    """Without the right to list an essential kind: one sentence with the rule to add, exit status 2."""
+    """A missing permission to list an essential kind fails with one sentence, the rule to add and exit status 2."""
     config = plane.write_kubeconfig(tmp_path / "nobody", user="nobody")
     done = _dovetail("snapshot", "--kubeconfig", str(config))
     assert done.returncode == 2
@@ -190,14 +190,14 @@ def test_a_missing_right_is_named(plane: ControlPlane, tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_kubeconfig(plane: ControlPlane, words: tuple[str, ...], wanted: str) -> None:
-    """One sentence that says what is wrong."""
+    """A wrong kubeconfig fails with one sentence."""
     done = _dovetail("snapshot", *words, KUBECONFIG=str(plane.kubeconfig))
     assert (done.returncode, done.stdout) == (2, "")
     assert wanted in done.stderr
 
 
 def test_a_server_that_is_not_there(tmp_path: Path) -> None:
-    """It is said with the address' part of the kubeconfig to check."""
+    """An unreachable server is reported with the part of the kubeconfig to check."""
     config = tmp_path / "config"
     tree = {
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],

@@ -1,4 +1,4 @@
-"""Controllers step down before everything is taken away: the Lease is taken over, and time is given."""
+"""Controllers step down before an uninstallation: the Lease is taken over, and leaders get time to notice."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ def _stop(plane: ControlPlane, name: str) -> tuple[str, list[float]]:
 
 
 def test_a_leader_is_given_time_to_see_it(api_server: ControlPlane) -> None:
-    """The Lease is ours for an hour; its holder had longer to notice than a leader may act without renewing."""
+    """The Lease is taken for an hour; its holder gets longer to notice than it may act without renewing."""
     with api_server.client() as client, _lease(client, "held", holderIdentity="a", leaseDurationSeconds=15) as tree:
         assert _stop(api_server, "held") == ("a", [15.0])
         spec = client.get(tree)["spec"]
@@ -54,7 +54,7 @@ def test_a_leader_is_given_time_to_see_it(api_server: ControlPlane) -> None:
 
 
 def test_nobody_is_waited_for_where_nobody_leads(api_server: ControlPlane) -> None:
-    """A Lease that nobody holds, or that we took already, costs no time; one that is not there is no error."""
+    """A free Lease, or one already taken, takes no time; a missing one is not an error."""
     with api_server.client() as client:
         with _lease(client, "free"):
             assert _stop(api_server, "free") == ("", [])
@@ -64,7 +64,7 @@ def test_nobody_is_waited_for_where_nobody_leads(api_server: ControlPlane) -> No
 
 
 def test_a_leader_sees_it_and_steps_down_and_does_not_come_back(api_server: ControlPlane) -> None:
-    """A real election: the leader loses the Lease within a few renewals, and does not take it again."""
+    """In a real election the leader loses the Lease within a few renewals and does not take it again."""
     happened: list[str] = []
 
     async def work() -> None:
@@ -113,6 +113,6 @@ def test_a_leader_sees_it_and_steps_down_and_does_not_come_back(api_server: Cont
     ],
 )
 def test_a_lease_is_named_in_full(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Half a name, or one without --all, is wrong usage."""
+    """Half a name, or a name without --all, is wrong usage."""
     assert main(["release", *arguments]) == 2
     assert "--stop-controller goes with --all and names a Lease" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Every task is watched over: one that dies ends the process, visibly, and what the metrics say is so."""
+"""Every task is supervised: one that dies ends the process, and the metrics show the true state."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ QUICK = replace(
 
 
 def calm(request: web.Request, number: int) -> Any:
-    """Return a cluster with nothing in it, and a Lease that is ours."""
+    """Return an empty cluster and a Lease that this replica holds."""
     if "leases" in request.path:
         spec = {"holderIdentity": "me", "leaseDurationSeconds": 6}
         return {"metadata": {"resourceVersion": str(number)}, "spec": spec}
@@ -81,7 +81,7 @@ async def controlled(
 
 
 def test_a_task_that_fails_or_ends_is_told() -> None:
-    """An exception, an end that should not be, a cancellation from elsewhere; an orderly stop is none of them."""
+    """An exception, an unexpected end and a foreign cancellation are failures; a clean stop is not."""
     told: list[tuple[str, str]] = []
 
     async def fail() -> None:
@@ -114,7 +114,7 @@ def test_a_task_that_fails_or_ends_is_told() -> None:
 @pytest.mark.parametrize("how", ["raises", "returns"])
 @pytest.mark.parametrize(("part", "cls"), [("election", LeaderElection), ("watch NodePool", Informer)])
 def test_a_dead_part_ends_the_process(part: str, cls: type, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever supervises the process starts it again; the log says which part died and why."""
+    """The process ends so that its supervisor restarts it; the log names the failed part and the reason."""
 
     async def die(self: object) -> None:
         await asyncio.sleep(0)
@@ -135,7 +135,7 @@ def test_a_dead_part_ends_the_process(part: str, cls: type, how: str, monkeypatc
 
 
 def test_a_page_instead_of_the_lease_takes_leadership_and_gives_it_back() -> None:
-    """The election survives it; meanwhile the metric says 0, which is what the alert waits for."""
+    """The election survives the failure; in the meantime the metric is 0, which the alert checks."""
     spoiled = False
 
     def answer(request: web.Request, number: int) -> Any:
@@ -162,7 +162,7 @@ def test_a_page_instead_of_the_lease_takes_leadership_and_gives_it_back() -> Non
 
 
 def test_the_metric_comes_from_the_lease_not_from_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that believes that it leads and has not renewed for long says 0."""
+    """A process that believes it leads but has not renewed for long reports 0."""
 
     async def context() -> None:
         async with controlled(calm) as scene:
@@ -177,7 +177,7 @@ def test_the_metric_comes_from_the_lease_not_from_memory(monkeypatch: pytest.Mon
 
 
 def test_liveness_tells_of_an_election_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An election that neither fails nor tries is found by the probe."""
+    """The liveness probe detects an election that hangs."""
 
     async def hang(self: object) -> None:
         await asyncio.Event().wait()
@@ -198,7 +198,7 @@ def test_liveness_tells_of_an_election_that_hangs(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe\x00", b"", b"two words", b"line\nline", "tökèn".encode()])
 def test_a_token_file_that_can_not_be_read_ends_nothing(content: bytes | None, tmp_path: Path) -> None:
-    """The token that was read last goes on until the file can be read again."""
+    """The last token is used until the file can be read again."""
     file = tmp_path / "token"
     file.write_text("first")
     tokens = TokenSource(file=file)

@@ -1,4 +1,4 @@
-"""Events for people at size: one request each, and no command waits behind them."""
+"""Events in large clusters: one request each, and no command waits for them."""
 
 import asyncio
 from io import StringIO
@@ -22,7 +22,7 @@ def _word(number: int = 0) -> PublishEvent:
 
 
 def _asked(answer: Any) -> list[str]:
-    """Publish an event to a server; which requests that took."""
+    """Publish an event to a server and return the requests that it took."""
 
     async def context() -> list[str]:
         async with talking_to(answer) as (server, client):
@@ -34,12 +34,12 @@ def _asked(answer: Any) -> list[str]:
 
 
 def test_an_event_that_is_new_takes_one_request() -> None:
-    """It is not looked for first: with 5,000 nodes that would be 5,000 requests."""
+    """A new event is not looked up first: with 5,000 nodes that would be 5,000 requests."""
     assert _asked(lambda request, number: {"metadata": {"uid": "u"}}) == ["POST"]
 
 
 def test_an_event_that_is_there_is_read_and_counted_again() -> None:
-    """The server says that it is there, so it is read, and counted once more."""
+    """If the server reports that the event exists, it is read and its count grows by one."""
 
     def answer(request: web.Request, number: int) -> Any:
         if request.method == "POST":
@@ -50,7 +50,7 @@ def test_an_event_that_is_there_is_read_and_counted_again() -> None:
 
 
 class _Slow:
-    """Carries out nothing of an event until it is let; everything else at once."""
+    """Executes events only when allowed, and everything else at once."""
 
     def __init__(self) -> None:
         self.may_go = asyncio.Event()
@@ -67,7 +67,7 @@ class _Slow:
 
 
 def test_no_command_waits_behind_events() -> None:
-    """A thousand events are on their way to a server that is slow with them; a hold goes out all the same."""
+    """A hold is sent while a thousand events wait for a slow server."""
 
     async def context() -> None:
         answered: list[str] = []

@@ -1,4 +1,4 @@
-"""What a controller at rest asks of the API server: each kind is listed once, page by page, then only watched."""
+"""Requests of an idle controller: each kind is listed once, page by page, and then only watched."""
 
 import asyncio
 import gc
@@ -10,14 +10,14 @@ _LEASES = "/leases"
 
 
 async def _at_rest() -> Scene:
-    """Run a controller until the watch of every kind has ended, and was opened again, several times."""
+    """Run a controller until the watch of every kind has ended and reopened several times."""
     async with _controller(lambda _: None, pollInterval="1s") as scene:
         await until(lambda: scene.asked("/api/v1/pods", watch=True) >= 4 and scene.controller.why_unready() == "")
         return scene
 
 
 def test_each_kind_is_listed_once_and_then_watched() -> None:
-    """A watch that ends is resumed where a bookmark said, with bookmarks asked for; lists come in pages, and once."""
+    """A closed watch resumes from its last bookmark and requests bookmarks; lists are paged, and sent once."""
     frozen = gc.get_freeze_count()
     requests = asyncio.run(_at_rest()).server.requests
     lists = [
@@ -36,6 +36,6 @@ def test_each_kind_is_listed_once_and_then_watched() -> None:
 
 
 def test_nothing_is_written_where_nothing_is_to_do() -> None:
-    """But for the lease, which says that the controller lives."""
+    """An idle controller writes only the Lease."""
     requests = asyncio.run(_at_rest()).server.requests
     assert {each.path for each in requests if each.method != "GET" and _LEASES not in each.path} == set()

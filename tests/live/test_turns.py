@@ -1,4 +1,4 @@
-"""Turns of the engine: a round is the end of one, so that what it decided goes out before the next is worked out."""
+"""Turns of the engine: a round ends a turn, so that its decisions are sent before the next round."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ _BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class _Engine:
-    """Decides at some events, as a big cluster's does at many of a batch: each round begins a command."""
+    """Decides at some events, as in a large cluster: each round begins a command."""
 
     def __init__(self, engine: Any, decides_at: set[str]) -> None:
         self._engine, self._decides_at = engine, decides_at
@@ -45,14 +45,14 @@ def _digested(decides_at: set[str], *names: str) -> list[str]:
 
 
 def test_a_turn_ends_with_the_first_round() -> None:
-    """Events that decide nothing are taken together; one that decides is the last of its turn."""
+    """Events without a decision share a turn; an event with a decision is the last of its turn."""
     assert _digested(set(), "a", "b", "c") == ["a", "b", "c"]
     assert _digested({"b"}, "a", "b", "c") == ["a", "b"]
     assert _digested({"a", "b"}, "a", "b", "c") == ["a"]
 
 
 def test_nothing_is_lost_or_overtaken_between_turns() -> None:
-    """What a turn left over comes next, before what has come since; each turn has the time of its own beginning."""
+    """Remaining events come first in the next turn; each turn has the time of its start."""
 
     async def context() -> None:
         async with controlled(calm) as scene:

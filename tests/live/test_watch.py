@@ -1,4 +1,4 @@
-"""The informer: lists, watches, bookmarks, resuming, growing too old, odd objects, denied kinds."""
+"""The informer: lists, watches, bookmarks, resuming, expired versions, odd objects, denied kinds."""
 
 import asyncio
 import contextlib
@@ -49,7 +49,7 @@ class Heard:
         self.events.append(event)
 
     def said(self) -> list[str]:
-        """`+name` and `-name`, in order."""
+        """Return `+name` and `-name`, in order."""
         return [
             f"+{event.object.metadata.name}" if isinstance(event, ObjectObserved) else f"-{event.name}"
             for event in self.events
@@ -70,7 +70,7 @@ async def _listening(answer: Script, kind: str = "Pod") -> AsyncIterator[tuple[H
 
 
 def test_lists_in_pages_then_watches_and_resumes() -> None:
-    """Every page is delivered, a watch starts at the list's version and goes on where the last one ended."""
+    """Every page is delivered; a watch starts at the list's version and resumes where the last one ended."""
 
     def answer(request: web.Request, number: int) -> Any:
         if "watch" in request.query:
@@ -109,7 +109,7 @@ def test_bookmarks_move_the_version_on() -> None:
 
 
 def test_too_old_means_a_new_list_and_what_is_missing_has_vanished() -> None:
-    """After 410 only changed objects are delivered again, and those that are gone are reported as gone."""
+    """After 410 only changed objects are delivered again, and deleted ones are reported."""
     lists = iter([_list(5, _pod("a", 1), _pod("b", 2), _pod("c", 3)), _list(9, _pod("a", 1), _pod("c", 8))])
 
     def answer(request: web.Request, number: int) -> Any:
@@ -127,7 +127,7 @@ def test_too_old_means_a_new_list_and_what_is_missing_has_vanished() -> None:
 
 
 def test_too_old_as_an_answer_to_the_watch_itself() -> None:
-    """A 410 before the first line is the same."""
+    """A 410 before the first line has the same effect."""
 
     def answer(request: web.Request, number: int) -> Any:
         if "watch" not in request.query:
@@ -142,7 +142,7 @@ def test_too_old_as_an_answer_to_the_watch_itself() -> None:
 
 
 def test_any_other_error_in_a_watch_means_a_new_list_too() -> None:
-    """A server that can't go on with a watch is asked for everything again, not for the same again and again."""
+    """If the server can't continue a watch, the informer lists again instead of repeating the request."""
 
     def answer(request: web.Request, number: int) -> Any:
         if "watch" not in request.query:
@@ -158,7 +158,7 @@ def test_any_other_error_in_a_watch_means_a_new_list_too() -> None:
 
 
 def test_an_object_that_can_not_be_read_is_left_out_and_not_taken_for_gone() -> None:
-    """One odd pod is noted once and skipped; if it was known before it stays as it was; its end is still seen."""
+    """An odd pod is logged once and skipped; a known one keeps its last state; its deletion is still seen."""
     odd = _pod("odd", 7)
     odd["spec"] = {"priority": "high"}
     lists = iter([_list(5, _pod("odd", 1), _pod("fine", 2)), _list(9, odd, _pod("fine", 2))])
@@ -181,7 +181,7 @@ def test_an_object_that_can_not_be_read_is_left_out_and_not_taken_for_gone() -> 
 
 
 def test_nulls_are_read_as_absent() -> None:
-    """What Go writes for an empty list or map is no reason to skip an object."""
+    """Null for an empty list or map is no reason to skip an object."""
     item = _pod("a", 1, containers=None, nodeSelector=None)
 
     def answer(request: web.Request, number: int) -> Any:
@@ -195,7 +195,7 @@ def test_nulls_are_read_as_absent() -> None:
 
 
 def test_an_optional_kind_that_is_forbidden_counts_as_seen() -> None:
-    """It is noted once, with the rule and what is lost; an essential one keeps the gate shut."""
+    """A denied kind is logged once, with the rule and what is lost; an essential one keeps the gate shut."""
 
     def answer(request: web.Request, number: int) -> Any:
         return web.json_response({"code": 403, "reason": "Forbidden", "message": "no"}, status=403)
@@ -217,7 +217,7 @@ def test_an_optional_kind_that_is_forbidden_counts_as_seen() -> None:
 
 @pytest.mark.parametrize("status", [403, 404, 429])
 def test_a_server_that_has_just_started_is_asked_again_soon(status: int) -> None:
-    """A kind that was seen before and is refused for a moment (roles or CRDs not read yet) is soon in view again."""
+    """A kind that is refused for a moment (roles or CRDs not loaded yet) is soon back in view."""
 
     def answer(request: web.Request, number: int) -> Any:
         if "watch" not in request.query:
@@ -235,7 +235,7 @@ def test_a_server_that_has_just_started_is_asked_again_soon(status: int) -> None
 
 
 def test_a_watch_that_ends_at_once_is_no_busy_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Watches that the server cuts right away are asked for with growing pauses."""
+    """Watches that the server closes at once are reopened with growing pauses."""
     monkeypatch.setattr("dovetail.live.kubernetes.watch._SHORT_WATCH_SECONDS", 600.0)  # a busy machine is slow about it
 
     def answer(request: web.Request, number: int) -> Any:

@@ -1,4 +1,4 @@
-"""`dovetail blockers`: what holds back how much money, found by asking the core without each of them."""
+"""`dovetail blockers`: how much money each blocker costs, found by planning without it."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -36,7 +36,7 @@ def _pdb(name: str, labels: dict[str, str], spec: dict[str, Any], **status: int)
 
 
 def _town() -> Town:
-    """Return three nodes of one pool: one held by a PDB, one by a workload's annotation, one with room for all."""
+    """Return three nodes of one pool: blocked by a PDB, blocked by an annotation, and with room for all."""
     town = Town(kind("m", "0.20", cpu=4))
     town.pool(disruption={"consolidationSavingsThreshold": 0})
     town.node("by-pdb", "m")
@@ -51,7 +51,7 @@ def _town() -> Town:
 
 
 def test_the_saving_is_what_the_core_finds_without_that_blocker() -> None:
-    """A blocker is worth what the plan saves on the input without it."""
+    """A blocker is worth what the plan saves without it."""
     town = _town()
     found = _blockers(town)
     assert found["default/web"].kind == "PodDisruptionBudget"
@@ -66,7 +66,7 @@ def test_the_saving_is_what_the_core_finds_without_that_blocker() -> None:
 
 
 def test_a_node_with_two_blockers_is_nobodys_saving_alone() -> None:
-    """Lifting one of two blockers frees nothing; both name the node."""
+    """Removing one of two blockers frees nothing; both name the node."""
     town = _town()
     town.pod("also", "by-pdb", annotations={names.DO_NOT_DISRUPT: "true"}, ownerReferences=[])
     found = _blockers(town)
@@ -86,7 +86,7 @@ def test_they_are_ranked_by_savings_then_name() -> None:
 
 
 def test_pods_of_a_deployment_are_named_by_it() -> None:
-    """The Deployment behind a ReplicaSet is what people know."""
+    """A ReplicaSet is shown as its Deployment."""
     town = _town()
     tree = {
         "metadata": {
@@ -122,7 +122,7 @@ def test_pods_of_a_deployment_are_named_by_it() -> None:
     ],
 )
 def test_the_arithmetic_of_a_pdb(spec: dict[str, Any], pods: int, spare: int, said: str) -> None:
-    """Percentages are rounded up, as Kubernetes does; what is left is what may be away."""
+    """Percentages are rounded up, as in Kubernetes; the rest may be unavailable."""
     total = pdb_sum(_pdb("p", {"a": "b"}, spec), pods)
     assert total.spare == spare
     assert total.impossible == (spare == 0)
@@ -130,7 +130,7 @@ def test_the_arithmetic_of_a_pdb(spec: dict[str, Any], pods: int, spare: int, sa
 
 
 def test_a_pdb_that_can_never_allow_an_eviction_is_named_with_its_remedy() -> None:
-    """`minAvailable` equal to the replicas is impossible; one that is only short of healthy pods is not."""
+    """`minAvailable` equal to the replicas is impossible; a PDB that only lacks healthy pods is not."""
     town = _town()
     town.node("other", "m")
     for number in range(2):
@@ -156,7 +156,7 @@ def test_a_pod_under_two_pdbs_can_never_be_evicted() -> None:
 
 
 def test_an_impossible_pdb_is_named_even_if_it_holds_no_node() -> None:
-    """It would hold the next drain; better to know before."""
+    """A PDB that would block the next drain is listed in advance."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"consolidateAfter": "0s"})
     town.pod("waiting", labels={"app": "web"})
@@ -166,7 +166,7 @@ def test_an_impossible_pdb_is_named_even_if_it_holds_no_node() -> None:
 
 
 def test_a_drain_that_can_never_end_is_named() -> None:
-    """A leaving node that waits for a protected pod, without a terminationGracePeriod, waits for ever."""
+    """A leaving node with a protected pod and without a terminationGracePeriod waits forever."""
     town = _town()
     claim = town.claims["by-pod"]
     metadata = msgspec.structs.replace(claim.metadata, deletion_timestamp=town.now - timedelta(hours=2))
@@ -192,7 +192,7 @@ def test_a_drain_that_can_never_end_is_named() -> None:
     ],
 )
 def test_a_pools_policy_is_a_blocker(disruption: dict[str, Any], gate: str) -> None:
-    """Each is lifted by the one field that holds the nodes, and the core is asked what that saves."""
+    """Each blocker is removed by changing the one field that blocks the nodes, and the core computes the savings."""
     town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
     town.pool(disruption=disruption)
     town.node("wide", "l")
@@ -204,7 +204,7 @@ def test_a_pools_policy_is_a_blocker(disruption: dict[str, Any], gate: str) -> N
 
 
 def test_words_fit_eighty_columns_and_the_page_escapes_names() -> None:
-    """Reason and remedy are wrapped; nothing from the cluster is taken for markup."""
+    """Reason and remedy are wrapped; text from the cluster is not treated as markup."""
     town = _town()
     question = _question(town)
     blockers = find_blockers(question)
@@ -214,7 +214,7 @@ def test_words_fit_eighty_columns_and_the_page_escapes_names() -> None:
 
 
 def test_the_promised_keys() -> None:
-    """The JSON of the contract."""
+    """The JSON has the keys of the contract."""
     entry = find_blockers(_question(_town()))[0].to_dict()
     assert {"kind", "name", "gate", "nodes", "savingsPerHour", "impossible", "why", "remedy"} <= set(entry)
     assert entry["savingsPerHour"] == "0.2"

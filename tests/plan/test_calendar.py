@@ -1,4 +1,4 @@
-"""The calendar asks the same rules as a round, at every edge of every window."""
+"""The calendar uses the same rules as a round, at every edge of every window."""
 
 import itertools
 import json
@@ -52,7 +52,7 @@ def test_business_hours_around_their_edges() -> None:
 
 
 def test_the_deciding_budget_is_named() -> None:
-    """Each stretch names the tightest active budget, by its place in the list."""
+    """Each period names the strictest active budget by its index in the list."""
     pool = _only('[{nodes: "5"}, {nodes: "2", schedule: "0 8 * * *", duration: 1h, reasons: [Empty]}]', days=1)
     named = [(s.allowed, s.budget.index if s.budget else None) for s in pool.stretches[Reason.EMPTY]]
     assert named == [(5, 0), (2, 1), (5, 0)]
@@ -66,14 +66,14 @@ def test_topology_budgets_take_no_part() -> None:
 
 
 def test_a_broken_budget_closes_only_its_reasons() -> None:
-    """A schedule that no cron can read allows 0 for the reasons it names, and leaves the rest alone."""
+    """An unreadable schedule allows 0 for the reasons it names and does not affect the others."""
     pool = _only('[{nodes: "3"}, {nodes: "5", schedule: "61 9 * * *", duration: 1h, reasons: [Drifted]}]')
     assert pool.now[Reason.DRIFTED].allowed == 0
     assert pool.now[Reason.EMPTY].allowed == 3
 
 
 def test_stretches_cover_the_whole_time_without_gaps() -> None:
-    """Each stretch begins where the one before ended, from now to the end of the last day."""
+    """Each period begins at the end of the one before, from now to the end of the last day."""
     pool = _only('[{nodes: "1", schedule: "*/7 3-5 * * *", duration: 3m}, {nodes: "9"}]', days=2)
     for stretches in pool.stretches.values():
         assert stretches[0].begin == NOW
@@ -98,7 +98,7 @@ spec:
 
 
 def test_outside_every_window_nothing_may_leave() -> None:
-    """Spec section 14: closed for the reasons that a window names, until one opens."""
+    """Reasons that a window names are closed until it opens (spec section 14)."""
     pool = _with('{budgets: [{nodes: "5"}], windows: [{schedule: "0 22 * * *", duration: 2h, reasons: [Drifted]}]}')
     drifted = [(s.begin.hour, s.allowed, s.closed) for s in pool.stretches[Reason.DRIFTED]]
     assert drifted == [(7, 0, True), (22, 5, False), (0, 0, True)]
@@ -106,7 +106,7 @@ def test_outside_every_window_nothing_may_leave() -> None:
 
 
 def test_a_rate_gives_back_what_it_took() -> None:
-    """Spec section 13: two of three left 40 and 10 minutes ago; each comes back an hour after it began to leave."""
+    """Each of two departures frees its place an hour after it began (spec section 13)."""
     gone = [
         {"at": "2026-05-13T06:50:00Z", "reason": "Empty", "nodes": 1, "command": "a"},
         {"at": "2026-05-13T07:20:00Z", "reason": "Empty", "nodes": 1, "command": "b"},

@@ -1,4 +1,4 @@
-"""`plan --compare`: another profile on the same input, the nodes that differ, and which rule is behind it."""
+"""`plan --compare`: another profile on the same input, the nodes that differ, and the rule behind each."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ def _compared(town: Town):  # type: ignore[no-untyped-def]
 
 
 def test_a_move_below_the_threshold_is_karpenters_alone() -> None:
-    """A saving that the threshold refuses is taken by Karpenter; the difference names the rule."""
+    """Karpenter takes a saving that the threshold refuses; the difference names the rule."""
     town = Town(kind("l", "0.21", cpu=8), kind("m", "0.20", cpu=4))
     town.pool(disruption={"consolidationSavingsThreshold": 0.5})
     town.node("dear", "l", conditions=[CONSOLIDATABLE])
@@ -45,7 +45,7 @@ def test_nodes_with_one_verdict_are_left_out() -> None:
 
 
 def test_the_text_fits_eighty_columns() -> None:
-    """However long the names are."""
+    """The table fits, however long the names are."""
     town = Town(kind("l", "0.21", cpu=8), kind("m", "0.20", cpu=4))
     town.pool("a-pool-with-a-rather-long-name-indeed", disruption={"consolidationSavingsThreshold": 0.5})
     for number in range(30):

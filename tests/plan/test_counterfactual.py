@@ -1,4 +1,4 @@
-"""What would open a gate: the change that `explain` names, made by hand, has the effect that it foretold."""
+"""What would open a gate: the change that `explain` names has the predicted effect when made by hand."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ SHARED = {names.DO_NOT_DISRUPT: "true"}
 
 
 def _town(**disruption: Any) -> Town:
-    """Return a node `n` whose pods fit on `other`, which nothing may take."""
+    """Return a node `n` whose pods fit on `other`, which may not be removed."""
     town = Town(kind("m", "0.20"), kind("xl", "2.00", cpu=16, memory=64))
     town.pool(disruption={**FREE, **disruption})
     town.node("n", "m")
@@ -156,7 +156,7 @@ def test_the_change_does_what_was_said(
 
 
 def test_just_above_the_named_threshold_it_stays() -> None:
-    """The threshold that is named is the highest of three digits that opens the gate."""
+    """The named threshold is the highest with three digits that opens the gate."""
     town = _town(consolidationSavingsThreshold=1)
     town.fill("n", 2)
     assert _opening(town, "consolidationSavingsThreshold: 0.0666").opens
@@ -165,7 +165,7 @@ def test_just_above_the_named_threshold_it_stays() -> None:
 
 
 def test_spot_settings() -> None:
-    """Too few types, or spot to spot switched off, name the setting."""
+    """Too few types, or disabled spot-to-spot, name the setting."""
     kinds = [spot_kind(f"t{n}", f"0.1{n}") for n in range(5)]
     town = Town(spot_kind("now", "0.50"), *kinds)
     town.pool(capacity=(names.SPOT,), disruption=FREE)
@@ -177,7 +177,7 @@ def test_spot_settings() -> None:
 
 
 def test_a_zone_out_of_turn() -> None:
-    """A drifted node whose zone has to wait is told what a roll without zones would do."""
+    """For a drifted node whose zone must wait, explain shows the effect of a roll without zones."""
     budget = {"nodes": "1", "topologyKey": names.ZONE, "sequential": True, "reasons": ["Drifted"]}
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"budgets": [budget], "consolidateAfter": "Never"})
@@ -190,7 +190,7 @@ def test_a_zone_out_of_turn() -> None:
 
 
 def test_the_annotation_wins() -> None:
-    """A pool whose policy is in the annotation is changed there: the spec would not count."""
+    """If the pool has its policy in the annotation, the change is made there."""
     town = _town()
     pool = town.pools["default"]
     annotations = {names.POLICY_ANNOTATION: "consolidationSavingsThreshold: 0.5"}
@@ -200,7 +200,7 @@ def test_the_annotation_wins() -> None:
 
 
 def test_a_change_that_is_not_enough_says_so() -> None:
-    """Where another gate stands behind the first, the answer names it instead of promising."""
+    """If a second gate is closed behind the first, the answer names it."""
     town = _town(consolidationSavingsThreshold=1)
     town.pod("p", "n", annotations=SHARED)
     told = _told(town)[0]

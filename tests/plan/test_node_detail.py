@@ -1,4 +1,4 @@
-"""`explain`: where pods would land, utilisation, everything that is in the way at once, all nodes in one table."""
+"""`explain`: where pods would land, utilisation, all blockers at once, all nodes in one table."""
 
 from dovetail.decide.decider import Decider
 from dovetail.decide.question import Question
@@ -26,7 +26,7 @@ def _town() -> Town:
 
 
 def test_where_each_pod_would_land() -> None:
-    """One pod fits on a node that exists; the other needs a new one, which is named."""
+    """One pod fits on an existing node; the other needs a new one, which is named."""
     town = _town()
     context = Decider().scene(_question(town))
     detail = detail_of(context, context.by_name["full"])
@@ -38,7 +38,7 @@ def test_where_each_pod_would_land() -> None:
 
 
 def test_a_pod_without_a_place_says_why() -> None:
-    """The scheduler's own reason is shown."""
+    """The output shows the scheduler's reason."""
     town = _town()
     town.pod("stuck", "full", cpu="100m", spec={"nodeSelector": {names.ZONE: "nowhere"}})
     context = Decider().scene(_question(town))
@@ -72,7 +72,7 @@ def test_all_blockers_at_once() -> None:
 
 
 def test_every_node_in_one_table() -> None:
-    """Rows have utilisation, pods and the verdict; a pool can be chosen; the table fits."""
+    """Rows have utilisation, pods and the verdict; you can choose a pool; the table fits."""
     town = _town()
     town.pool("other")
     town.node("ip-10-0-17-133.eu-west-1.compute.internal", "m", pool="other")
@@ -87,7 +87,7 @@ def test_every_node_in_one_table() -> None:
 
 
 def test_one_node_as_a_page() -> None:
-    """The page has the gates and the landings."""
+    """The page has the gates and the target nodes."""
     page = explanation_page(explain(_question(_town()), "full"))
     assert "Where its pods would land" in page
     assert "<code>default/wide</code>" in page

@@ -10,7 +10,7 @@ from tests.support.golden_cases import golden_case
 
 
 def test_a_preference_that_asks_for_a_new_node_is_named() -> None:
-    """Where pods hold on to preferences on a new node, explain says which; preferencePolicy Ignore leaves none."""
+    """If pods keep preferences on a new node, explain names them; with preferencePolicy Ignore there are none."""
     case = golden_case("019")
     world = Question(cluster=case.cluster, catalogue=case.catalogue, settings=DOVETAIL, now=case.now)
     names = [node.metadata.name for node in case.cluster.nodes]

@@ -1,4 +1,4 @@
-"""`plan` and `explain` tell the same of a node: one verdict, one sentence."""
+"""`plan` and `explain` show the same verdict and sentence for a node."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ nails = st.lists(st.sampled_from(["", "", "own", "nowhere"]), min_size=28, max_s
 
 
 def explained(town: Town, profile: Settings) -> list[tuple[str, str, str]]:
-    """Return what `explain` says of every node."""
+    """Return the output of `explain` for every node."""
     world = Question(cluster=town.cluster, catalogue=town.catalogue, settings=profile, now=town.now)
     found = []
     for node in sorted(town.nodes):
@@ -33,7 +33,7 @@ def explained(town: Town, profile: Settings) -> list[tuple[str, str, str]]:
 @often
 @given(shapes, nails)
 def test_plan_and_explain_name_the_same_gate(shape: dict[str, Any], bound: list[str]) -> None:
-    """Whatever is in the way, and however much of it, both name the same first closed gate in the same words."""
+    """For any number of blockers, both name the same first closed gate in the same words."""
     town = build(shape)
     for place, (name, pod) in enumerate(sorted(town.pods.items())):
         if pod.spec.node_name and bound[place % len(bound)]:
@@ -49,7 +49,7 @@ def test_plan_and_explain_name_the_same_gate(shape: dict[str, Any], bound: list[
 
 
 def test_what_could_not_pay_anyhow_is_simulated_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pod without another place comes before a price that would not do, but in a large cluster."""
+    """A pod that fits nowhere is reported before a price that is too high, except in a large cluster."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"consolidationSavingsThreshold": 1})
     town.node("n", "m")

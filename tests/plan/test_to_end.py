@@ -1,4 +1,4 @@
-"""`plan --to-end`: round after round on the capture, each applied as the plan says, until nothing is left."""
+"""`plan --to-end`: round after round on the capture, each applied as planned, until nothing is left."""
 
 from datetime import timedelta
 
@@ -48,14 +48,14 @@ def test_every_round_is_the_plan_of_what_the_rounds_before_left() -> None:
 
 
 def test_budgets_hold_within_a_round_and_commands_have_ended_before_the_next() -> None:
-    """A budget of one node gives one node a round; two empty nodes are two rounds."""
+    """A budget of one node allows one node per round; two empty nodes take two rounds."""
     plan = plan_to_end(_question(_town()))
     assert all(sum(len(command.nodes) for command in step.commands) == 1 for step in plan.steps)
     assert [step.commands[0].action.value for step in plan.steps][:2] == ["deleteEmpty", "deleteEmpty"]
 
 
 def test_running_totals_add_up() -> None:
-    """Cost and saving of every step add up to the bill at the start; restarts are those of the commands so far."""
+    """Cost and savings of every step add up to the initial cost; restarts are those of the commands so far."""
     town = _town()
     plan = plan_to_end(_question(town))
     start = 4 * UNIT // 5 + 2 * UNIT // 5
@@ -95,7 +95,7 @@ def test_a_replacement_is_the_cheapest_machine_and_carries_its_pods() -> None:
 
 
 def test_daemons_go_with_their_node_and_pods_that_nobody_placed_wait() -> None:
-    """DaemonSet pods of a node that goes are dropped; nothing else is lost."""
+    """DaemonSet pods of a removed node are dropped; nothing else is lost."""
     town = Town(kind("m", "0.20", cpu=4))
     town.pool(disruption={"consolidationSavingsThreshold": 0})
     town.node("a", "m")
@@ -111,7 +111,7 @@ def test_daemons_go_with_their_node_and_pods_that_nobody_placed_wait() -> None:
 
 
 def test_rounds_are_limited() -> None:
-    """`--rounds 1` stops after one round and says that more are left."""
+    """`--rounds 1` stops after one round and reports that more are left."""
     plan = plan_to_end(_question(_town()), 1)
     assert len(plan.steps) == 1
     assert not plan.complete

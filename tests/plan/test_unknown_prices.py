@@ -1,4 +1,4 @@
-"""Prices that the catalogue does not have are said to be unknown, never shown as nothing."""
+"""Prices that the catalogue lacks are shown as unknown, never as zero."""
 
 import gzip
 import json
@@ -48,7 +48,7 @@ def captured(folder: Path, kind: str) -> str:
 
 
 def plan(folder: Path, kind: str, capsys: pytest.CaptureFixture[str], output: str) -> str:
-    """Return what `plan` prints."""
+    """Return the output of `plan`."""
     file = captured(folder, kind)
     assert main(["plan", "-f", file, "--catalog", "aws:us-east-1", "--now", "2026-02-01T00:00:00Z", "-o", output]) == 0
     return capsys.readouterr().out
@@ -63,20 +63,20 @@ def test_text_says_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_known_price_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The same cluster with a type of the catalogue shows money."""
+    """The same cluster with a type of the catalogue has prices."""
     text = plan(tmp_path, "m5.large", capsys, "text")
     assert "unknown" not in text
     assert "saves $0.096" in text
 
 
 def test_json_lists_the_nodes_without_a_price(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`unpricedNodes` names them."""
+    """`unpricedNodes` lists the nodes."""
     assert json.loads(plan(tmp_path, "box.4", capsys, "json"))["unpricedNodes"] == ["n"]
     assert json.loads(plan(tmp_path, "m5.large", capsys, "json"))["unpricedNodes"] == []
 
 
 def test_the_first_thing_to_change_is_the_catalogue(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where a node is held back and its price is missing, the advice names the catalogue."""
+    """If a node is blocked because its price is missing, the advice names the catalogue."""
     file = captured(tmp_path, "box.4")
     tree = json.loads(gzip.decompress(Path(file).read_bytes()))
     tree["items"].append(

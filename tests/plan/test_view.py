@@ -1,4 +1,4 @@
-"""The document of the plan's page keeps its schema and says what the plan says."""
+"""The document of the plan's page matches its schema and the plan."""
 
 import json
 from dataclasses import replace
@@ -37,7 +37,7 @@ def _question(case: str) -> Question:
 
 @pytest.fixture(scope="module", params=["045"])
 def shown(request: pytest.FixtureRequest) -> tuple[Question, RoundResult, dict[str, Any]]:
-    """Return a golden cluster, its round and the document of it."""
+    """Return a golden cluster, its round and its document."""
     question = _question(request.param)
     decider = Decider()
     result = decider.round(question)
@@ -46,7 +46,7 @@ def shown(request: pytest.FixtureRequest) -> tuple[Question, RoundResult, dict[s
 
 
 def test_the_document_keeps_its_schema(shown: tuple[Question, RoundResult, dict[str, Any]]) -> None:
-    """It is what the schema says; columns of a table are as long as each other."""
+    """The document matches the schema; columns of a table have the same length."""
     _, _, document = shown
     jsonschema.validate(document, _SCHEMA)
     for part in ("nodes", "pods", "after"):
@@ -55,7 +55,7 @@ def test_the_document_keeps_its_schema(shown: tuple[Question, RoundResult, dict[
 
 
 def test_it_says_what_the_round_says(shown: tuple[Question, RoundResult, dict[str, Any]]) -> None:
-    """Verdicts, actions and checks are the round's own; each pod stands on its node."""
+    """Verdicts, actions and checks equal the round's; each pod is on its node."""
     question, result, document = shown
     nodes = document["nodes"]
     assert list(zip(nodes["name"], nodes["verdict"], strict=True)) == [(v.node, v.verdict) for v in result.verdicts]
@@ -70,7 +70,7 @@ def test_it_says_what_the_round_says(shown: tuple[Question, RoundResult, dict[st
 
 
 def test_after_the_round_the_taken_nodes_are_gone(shown: tuple[Question, RoundResult, dict[str, Any]]) -> None:
-    """The other half of before and after: no taken node, each replacement, and no pod twice."""
+    """The state after the commands has no removed node, each replacement, and no pod twice."""
     _, result, document = shown
     before, after = document["nodes"], document["after"]
     taken = {name for command in result.commands for name in command.nodes}
@@ -81,7 +81,7 @@ def test_after_the_round_the_taken_nodes_are_gone(shown: tuple[Question, RoundRe
 
 
 def test_pods_of_a_node_are_followed(shown: tuple[Question, RoundResult, dict[str, Any]]) -> None:
-    """Where a node's pods would go names each of its movable pods at most once, and none of another node."""
+    """A node's moves name each of its movable pods at most once, and no pod of another node."""
     _, _, document = shown
     place = {name: index for index, name in enumerate(document["nodes"]["name"])}
     movable: dict[int, set[str]] = {}
@@ -99,14 +99,14 @@ def test_pods_of_a_node_are_followed(shown: tuple[Question, RoundResult, dict[st
 
 
 def test_examples_are_tried_not_guessed(shown: tuple[Question, RoundResult, dict[str, Any]]) -> None:
-    """For a held node the document has what came of changing something, for its pool and check."""
+    """For a blocked node the document has the results of a change, for its pool and check."""
     question, _, document = shown
     for example in document["examples"]:
         assert example["changes"] == view.changes_of(question, example["node"])
 
 
 def test_closing_nodes_are_marked() -> None:
-    """A node that carries Dovetail's soft taint is said to be closing; no other is."""
+    """Only a node with Dovetail's soft taint is shown as closing."""
     question = _question("045")
     chosen = question.cluster.nodes[1]
     taint = Taint(key=names.CLOSING_TAINT, effect="PreferNoSchedule")
@@ -120,7 +120,7 @@ def test_closing_nodes_are_marked() -> None:
 
 
 def test_the_live_form_leaves_out_what_is_asked_for_later() -> None:
-    """Moves and examples cost a simulation each; the live view asks for them node by node."""
+    """Moves and examples take a simulation each; the live view requests them node by node."""
     question = _question("045")
     decider = Decider()
     result = decider.round(question)

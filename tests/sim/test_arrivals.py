@@ -1,4 +1,4 @@
-"""Pods that come when those of a captured cluster did."""
+"""Pods arrive in a simulation when those of a captured cluster did."""
 
 import json
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ policies:
   plain: {disruption: {consolidateAfter: 5m}}
   karpenter-1.15: {profile: karpenter-1.15}
 """
-# Captured at 18:00; lived again from 14:00.
+# Captured at 18:00; replayed from 14:00.
 LABELS = {
     "karpenter.sh/nodepool": "default",
     "node.kubernetes.io/instance-type": "a.large",
@@ -40,7 +40,7 @@ LABELS = {
 
 
 def at(clock: str) -> str:
-    """Return a time of the day of the capture."""
+    """Return a time on the day of the capture."""
     return f"2026-03-02T{clock}:00Z"
 
 
@@ -73,7 +73,7 @@ def node(name: str, born: str) -> list[dict[str, Any]]:
 
 
 def pod(name: str, born: str, owner: tuple[str, str] | None, where: str, ended: str = "") -> dict[str, Any]:
-    """Return a pod of a kind of owner, running or done."""
+    """Return a pod of a kind of owner, running or finished."""
     references = []
     if owner is not None:
         version = "batch/v1" if owner[0] == "Job" else "apps/v1"
@@ -135,13 +135,13 @@ def written(tmp_path: Path, tree: dict[str, Any]) -> str:
 
 
 def stage(tmp_path: Path, text: str = "") -> Stage:
-    """Return the scenario ready to be built."""
+    """Return the scenario, ready to build."""
     scenario = parse_scenario(text or written(tmp_path, capture()), str(tmp_path / "mine.yaml"))
     return Stage(scenario, scenario.policies[0], 1)
 
 
 def owners(world: World) -> dict[str, int]:
-    """Return how many pods that have not ended each owner has."""
+    """Return the number of unfinished pods of each owner."""
     found: dict[str, int] = {}
     for entry in world.store.pods.values():
         if entry.status.phase not in ("Succeeded", "Failed"):
@@ -151,12 +151,12 @@ def owners(world: World) -> dict[str, int]:
 
 
 def until(world: World, clock: str) -> None:
-    """Let time pass up to a time of that day, and a little more."""
+    """Advance time to a time of that day, and a little more."""
     world.run(world.clock.since_start(datetime.fromisoformat(at(clock))) + MINUTE)
 
 
 def test_capture_is_lived_again_from_the_beginning_of_its_window(tmp_path: Path) -> None:
-    """At first what was there then, on the nodes of then; each pod comes at its own time of day and job pods end."""
+    """The run starts with the pods and nodes of that time; each pod arrives at its time of day, and job pods end."""
     world = stage(tmp_path).build()
     assert world.clock.start == datetime(2026, 3, 2, 13, 50, tzinfo=UTC)
     assert owners(world) == {"web": 1, "db": 1, "early": 1}
@@ -177,7 +177,7 @@ def test_capture_is_lived_again_from_the_beginning_of_its_window(tmp_path: Path)
 
 
 def test_moved_pod_of_a_stateful_set_was_always_there(tmp_path: Path) -> None:
-    """A young pod of an old StatefulSet is an old one that was moved; before, it was elsewhere."""
+    """A young pod of an old StatefulSet was moved: before that, it ran elsewhere."""
     world = stage(tmp_path).build()
     assert world.store.pods["default/db-0"].spec.node_name == ""
     until(world, "13:55")
@@ -185,7 +185,7 @@ def test_moved_pod_of_a_stateful_set_was_always_there(tmp_path: Path) -> None:
 
 
 def test_same_seed_same_run_under_every_policy(tmp_path: Path) -> None:
-    """Arrivals are the capture's, so all policies meet the same; the result is a function of its inputs."""
+    """Arrivals come from the capture, so all policies have the same; the result depends only on its inputs."""
     scenario = parse_scenario(written(tmp_path, capture()), "mine.yaml")
     first, karpenter = (run_scenario(scenario, policy, 3) for policy in scenario.policies)
     assert run_scenario(scenario, scenario.policies[0], 3) == first
@@ -195,7 +195,7 @@ def test_same_seed_same_run_under_every_policy(tmp_path: Path) -> None:
 
 
 def test_short_form_lives_a_day_again(tmp_path: Path) -> None:
-    """`arrivals: captured` takes the last 24 hours: the same hours of the day."""
+    """`arrivals: captured` replays the last 24 hours at the same time of day."""
     text = written(tmp_path, capture()).replace("arrivals: {window: 4h}", "arrivals: captured")
     world = stage(tmp_path, text).build()
     assert world.clock.start == datetime(2026, 3, 1, 17, 50, tzinfo=UTC)
@@ -206,7 +206,7 @@ def test_short_form_lives_a_day_again(tmp_path: Path) -> None:
 
 
 def test_snapshot_keeps_the_times_that_are_needed(tmp_path: Path) -> None:
-    """What `dovetail snapshot` writes, made-up names or not, is lived again as the cluster's own dump is."""
+    """A capture by `dovetail snapshot`, anonymised or not, is replayed like a dump of the cluster."""
     plain = tmp_path / "plain.json"
     plain.write_text(json.dumps(capture()))
     cluster = load_cluster([plain])
@@ -234,7 +234,7 @@ def test_snapshot_keeps_the_times_that_are_needed(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_told_with_line_and_remedy(before: str, after: str, said: str) -> None:
-    """One sentence: file, line, what to write instead."""
+    """A mistake is one sentence with file, line and what to write instead."""
     with pytest.raises(ScenarioError) as told:
         parse_scenario(SCENARIO.replace(before, after), "mine.yaml")
     assert str(told.value).startswith(said)
@@ -242,7 +242,7 @@ def test_mistakes_are_told_with_line_and_remedy(before: str, after: str, said: s
 
 
 def test_capture_without_times_or_arrivals_is_told(tmp_path: Path) -> None:
-    """A capture that can't be lived again says why, and what to do."""
+    """A capture that can't be replayed is rejected with the reason and what to do."""
     tree = capture()
     for item in tree["items"]:
         if item["kind"] == "Pod":
@@ -257,7 +257,7 @@ def test_capture_without_times_or_arrivals_is_told(tmp_path: Path) -> None:
 
 
 def test_what_happened_later_is_not_there_yet(tmp_path: Path) -> None:
-    """A node's last pod event of the afternoon does not hold it at noon; a ReplicaSet asks for its pods of then."""
+    """A node's last pod event of the afternoon does not block it at noon; ReplicaSets have their earlier size."""
     tree = capture()
     meta = {"name": "web", "namespace": "default", "uid": "web", "creationTimestamp": at("07:00")}
     tree["items"].append({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta, "spec": {"replicas": 3}})

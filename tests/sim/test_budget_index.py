@@ -1,4 +1,4 @@
-"""Budgets are found by a label of the pod; the answer is that of comparing all of them."""
+"""An index finds PDBs by a label of the pod; the result equals a comparison with all PDBs."""
 
 import msgspec
 import pytest
@@ -33,7 +33,7 @@ def _budgets() -> dict[str, PodDisruptionBudget]:
     "labels", [{}, {"app": "web"}, {"app": "db"}, {"tier": "2"}, {"tier": "2", "app": "web"}, {"x": "y", "app": "web"}]
 )
 def test_the_same_budgets_are_found(namespace: str, labels: dict[str, str]) -> None:
-    """Whatever a selector consists of, and in order of their keys."""
+    """The index finds the same budgets for any selector, in the order of their keys."""
     budgets = _budgets()
     expected = tuple(
         key

@@ -79,7 +79,7 @@ def capture() -> dict[str, object]:
 
 
 def staged(tmp_path: Path) -> Stage:
-    """Return the scenario on the capture above."""
+    """Return the scenario with the capture above."""
     file = tmp_path / "cluster.json"
     file.write_text(json.dumps(capture()))
     scenario = parse_scenario(SCENARIO.replace("FILE", str(file)), str(tmp_path / "mine.yaml"))
@@ -87,7 +87,7 @@ def staged(tmp_path: Path) -> Stage:
 
 
 def test_captured_cluster_lives_on(tmp_path: Path) -> None:
-    """Pods stay where they were, pending ones are placed, the policy is on the pool, machines are paid for."""
+    """Pods stay on their nodes, pending ones are placed, the pool has the policy, machines have a price."""
     world = staged(tmp_path).build()
     world.run(30 * 10**9)
     assert {key: pod.spec.node_name for key, pod in world.store.pods.items()} == {
@@ -99,7 +99,7 @@ def test_captured_cluster_lives_on(tmp_path: Path) -> None:
 
 
 def test_captured_node_expires_in_its_time_and_its_pods_come_back(tmp_path: Path) -> None:
-    """Born at ten with 2h20m to live, it ends twenty minutes into the run; its pods go to a new node."""
+    """A node created at ten with expireAfter 2h20m ends twenty minutes into the run; its pods get a new node."""
     world = staged(tmp_path).build()
     world.run(19 * 60 * 10**9)
     assert "ip-1" in world.store.nodes
@@ -110,7 +110,7 @@ def test_captured_node_expires_in_its_time_and_its_pods_come_back(tmp_path: Path
 
 
 def test_capture_that_is_not_there_is_told() -> None:
-    """One sentence with the path."""
+    """A missing capture fails with one sentence that has the path."""
     scenario = parse_scenario(SCENARIO.replace("FILE", "none.json"), "mine.yaml")
     with pytest.raises(ScenarioError, match=r"none.json: there is no such file"):
         Stage(scenario, scenario.policies[0], 1).build()
@@ -118,7 +118,7 @@ def test_capture_that_is_not_there_is_told() -> None:
 
 @needs_shared
 def test_large_capture_can_be_simulated() -> None:
-    """A hundred nodes with all kinds of pods: staged, run, no promise broken."""
+    """A hundred nodes with all kinds of pods are simulated without a broken promise."""
     from dovetail.sim.run import run_scenario
 
     folder = SHARED / "bench" / "mixed-100"

@@ -8,7 +8,7 @@ START = datetime(2026, 1, 5, tzinfo=UTC)
 
 
 def test_things_happen_in_order_of_time_then_of_asking() -> None:
-    """Of two things at one instant the one asked for first comes first."""
+    """Of two timers at one instant, the one that was set first runs first."""
     clock, seen = Clock(START), []
     clock.at(2 * SECOND, seen.append, "late")
     clock.at(SECOND, seen.append, "first")
@@ -19,7 +19,7 @@ def test_things_happen_in_order_of_time_then_of_asking() -> None:
 
 
 def test_what_is_asked_for_in_the_past_happens_now() -> None:
-    """Time never goes back."""
+    """A timer in the past runs now: time never goes back."""
     clock, seen = Clock(START), []
     clock.run(MINUTE)
     clock.at(SECOND, lambda: seen.append(clock.now))
@@ -28,7 +28,7 @@ def test_what_is_asked_for_in_the_past_happens_now() -> None:
 
 
 def test_cancelled_timer_does_not_happen() -> None:
-    """Cancelling is for good, and twice is fine."""
+    """A cancelled timer does not run, and cancelling twice is fine."""
     clock, seen = Clock(START), []
     timer = clock.after(SECOND, seen.append, 1)
     timer.cancel()
@@ -38,7 +38,7 @@ def test_cancelled_timer_does_not_happen() -> None:
 
 
 def test_instants_and_nanoseconds_go_both_ways() -> None:
-    """An instant of an object and a time of the clock are the same thing."""
+    """An object's time and the clock's nanoseconds convert both ways."""
     clock = Clock(START)
     clock.run(90 * SECOND)
     assert clock.instant() == START + timedelta(seconds=90)
@@ -47,7 +47,7 @@ def test_instants_and_nanoseconds_go_both_ways() -> None:
 
 
 def test_streams_of_chance_do_not_disturb_each_other() -> None:
-    """What one subsystem draws never moves what another one sees."""
+    """Random numbers of one subsystem never change those of another."""
     alone = [Dice(7).stream("prices").random() for _ in range(1)]
     dice = Dice(7)
     for _ in range(100):
@@ -58,7 +58,7 @@ def test_streams_of_chance_do_not_disturb_each_other() -> None:
 
 
 def test_span_stays_within_its_bounds() -> None:
-    """A span without width is its one value and draws nothing."""
+    """A span of width zero returns its one value and draws nothing."""
     dice = Dice(1).stream("x")
     before = dice.getstate()
     assert seconds(3).draw(dice) == 3 * SECOND

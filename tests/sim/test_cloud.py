@@ -1,4 +1,4 @@
-"""The simulated cloud sells what the built-in provider would: the cheapest machine that the claim fits on."""
+"""The simulated cloud launches what the built-in provider would: the cheapest machine that fits the claim."""
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +20,7 @@ def _allocatable(kind: InstanceType, resource: str) -> int:
 
 
 def test_the_requests_must_fit() -> None:
-    """The cheapest type that the claim names is too small for what it asks for: the next one comes."""
+    """If the cheapest type of the claim is too small for its requests, the next one is launched."""
     world = small_world(0)
     by_name = {kind.name: kind for kind in world.cloud.catalogue.instance_types}
     room = _allocatable(by_name["small"], "cpu")
@@ -33,7 +33,7 @@ def test_the_requests_must_fit() -> None:
 
 
 def test_what_fits_nowhere_is_not_sold() -> None:
-    """As with every cloud: no machine, not a smaller one."""
+    """If no type fits, no machine is launched, not even a smaller one."""
     world = small_world(0)
     wanted = Replacement(node_pool="blue", instance_types=(), requests={"cpu": 10**9})
     assert world.cloud.launch(claim_from(world.store.pools["blue"], "new", wanted)) is None
@@ -47,7 +47,7 @@ def test_what_fits_nowhere_is_not_sold() -> None:
     capacity=st.sampled_from([(), (names.SPOT,), (names.ON_DEMAND,), (names.SPOT, names.ON_DEMAND)]),
 )
 def test_both_clouds_sell_the_same(types: list[str], cpu: int, zones: list[str], capacity: tuple[str, ...]) -> None:
-    """One rule for the simulator and for the provider of test clusters (up to the zone among equal prices)."""
+    """The simulator and the provider of test clusters use one rule (up to the zone among equal prices)."""
     world = small_world(0)
     more = [
         SelectorRequirement(key=key, operator="In", values=tuple(values))
@@ -68,5 +68,5 @@ def test_both_clouds_sell_the_same(types: list[str], cpu: int, zones: list[str],
 
 @pytest.mark.parametrize("kinds", [KINDS])
 def test_the_table_above_names_real_types(kinds: tuple[str, ...]) -> None:
-    """The property test draws from what there is."""
+    """The types in the table exist."""
     assert set(kinds) <= {kind.name for kind in small_world(0).cloud.catalogue.instance_types}

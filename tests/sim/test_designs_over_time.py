@@ -1,4 +1,4 @@
-"""The design documents' stories, played over time in the simulated cluster with the real engine."""
+"""The examples of the design documents, run over time in the simulated cluster with the real engine."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ def grown() -> tuple[World, Watch]:
 
 
 def only_small(world: World) -> None:
-    """Leave one instance type: no move is worth it but the deletion of a node whose pods fit elsewhere."""
+    """Keep one instance type: the only useful move is to delete a node whose pods fit elsewhere."""
     pool = world.store.pools["blue"]
     only = SelectorRequirement(key=names.INSTANCE_TYPE, operator="In", values=("small-b",))
     spec = changed(pool.spec.template.spec, requirements=(*pool.spec.template.spec.requirements, only))
@@ -57,7 +57,7 @@ def only_small(world: World) -> None:
 
 
 def newcomer(world: World) -> str:
-    """Node_D."""
+    """Return Node_D."""
     return next(name for name in world.store.nodes if not name.startswith("node-"))
 
 
@@ -149,7 +149,7 @@ def test_image_roll_touches_one_zone_at_a_time(policy: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["image-roll", "fleet-expiry", "bad-image", "spot-market"])
 def test_shipped_scenarios_break_no_promise(name: str) -> None:
-    """Under every policy that they name themselves."""
+    """Shipped scenarios break no promise under any policy that they name."""
     scenario = load_scenario(name)
     for policy in scenario.policies:
         result = run_scenario(scenario, policy, 2, until=min(scenario.until, 150 * MINUTE))

@@ -1,4 +1,4 @@
-"""Where the runs of a sweep happen: real Dask workers, workers that are killed, sweeps that are stopped and go on."""
+"""Where the runs of a sweep execute: real Dask workers, killed workers, stopped and resumed sweeps."""
 
 import gzip
 import os
@@ -44,7 +44,7 @@ def _document(results: list[Result]) -> bytes:
 
 @contextmanager
 def _workers(count: int) -> Iterator[tuple[str, list[int], Any]]:
-    """Start a scheduler and worker processes; give their address, the workers' process ids and the cluster."""
+    """Start a scheduler and worker processes; return their address, the workers' process ids and the cluster."""
     distributed: Any = pytest.importorskip("distributed")
     with distributed.LocalCluster(
         n_workers=count,
@@ -61,7 +61,7 @@ def _workers(count: int) -> Iterator[tuple[str, list[int], Any]]:
 @pytest.mark.slow
 @pytest.mark.xdist_group("dask")
 def test_several_workers_work_and_a_killed_one_loses_nothing(tmp_path: Path) -> None:
-    """Three Dask workers give what the local engine gives, to the byte, although one of them is killed on the way."""
+    """Three Dask workers return the same bytes as the local engine, although one of them is killed."""
     tasks = _tasks(tmp_path)
     local = _document(run_tasks(tasks, "local"))
     killed: list[int] = []
@@ -91,7 +91,7 @@ def test_several_workers_work_and_a_killed_one_loses_nothing(tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.xdist_group("dask")
 def test_a_sweep_on_dask_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What ended before the stop is not run again, on another engine either."""
+    """Runs that ended before the stop are not repeated, even on another engine."""
     tasks = _tasks(tmp_path)
     folder = tmp_path / "kept"
     with _workers(2) as (engine, _, _):
@@ -131,7 +131,7 @@ def test_a_worker_with_other_code_is_refused(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.slow
 @pytest.mark.xdist_group("dask")
 def test_a_scheduler_without_workers_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It waits for a while, says so, and then tells how to start one."""
+    """Without workers it waits for a while, reports that, and then says how to start one."""
     monkeypatch.setattr(engines, "_WORKER_SECONDS", 1)
     said: list[str] = []
     with _workers(0) as (engine, _, _), pytest.raises(InputError, match=r"dask worker 127\.0\.0\.1:"):
@@ -139,11 +139,11 @@ def test_a_scheduler_without_workers_is_said(tmp_path: Path, monkeypatch: pytest
     assert "has no worker yet" in said[0]
 
 
-# ---------------------------------------------------------------- kept runs
+# ---------------------------------------------------------------- stored runs
 
 
 def test_kept_runs_come_back_whole(tmp_path: Path) -> None:
-    """Figures, plots and timelines are equal to those of the run itself; other tasks find nothing."""
+    """Stored figures, plots and timelines equal those of the run; other tasks are not found."""
     first, second, *_ = _tasks(tmp_path, 3)
     (result,) = run_tasks([first], "local")
     kept = KeptRuns(tmp_path / "kept")
@@ -166,7 +166,7 @@ def test_runs_of_other_code_are_not_found(tmp_path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "no gzip", "no result", "hostile array"])
 def test_a_damaged_file_is_run_again(damage: str, tmp_path: Path) -> None:
-    """A file that can't be read counts as missing, and is whole afterwards."""
+    """An unreadable file counts as missing and is rewritten."""
     task = _tasks(tmp_path, 1)[0]
     (result,) = run_kept([task], "local", tmp_path / "kept")
     (path,) = (tmp_path / "kept").glob("*.run.gz")
@@ -186,7 +186,7 @@ def test_a_damaged_file_is_run_again(damage: str, tmp_path: Path) -> None:
 
 
 def test_the_command_goes_on_after_sigterm(tmp_path: Path) -> None:
-    """A sweep that is ended in the middle keeps what is done; started again it gives what an unbroken one gives."""
+    """A sweep that is stopped keeps its finished runs; resumed, it returns the same result as without a stop."""
     grid = tmp_path / "grid.yaml"
     grid.write_text("{base: both, vary: {consolidateAfter: [15s, 5m]}, seeds: 2}")
     words = [sys.executable, "-m", "dovetail.cli.main", "sweep", "issue-7146", "--grid", str(grid), "--until", "4m"]
@@ -213,7 +213,7 @@ def test_the_command_goes_on_after_sigterm(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One sentence and status 2."""
+    """A folder that can't be created fails with one sentence and exit status 2."""
     grid = tmp_path / "grid.yaml"
     grid.write_text("{base: both, vary: {consolidateAfter: [15s]}, seeds: 1}")
     assert main(["sweep", "issue-7146", "--grid", str(grid), "--until", "1m", "--keep", str(grid)]) == 2

@@ -1,4 +1,4 @@
-"""A NodeClaim's life in the simulated cluster, as Karpenter v1.15 leads it."""
+"""The life of a NodeClaim in the simulated cluster, as in Karpenter v1.15."""
 
 import dataclasses
 from datetime import timedelta
@@ -32,12 +32,12 @@ def launch(
 
 
 def conditions(world: World, name: str) -> set[str]:
-    """Return the conditions that are True."""
+    """Return the conditions with status True."""
     return {entry.type for entry in world.store.claims[name].status.conditions if entry.status == "True"}
 
 
 def test_claim_is_launched_registered_and_initialized_in_turn() -> None:
-    """Each step sets its condition; pods come only once the node is ready."""
+    """Each step sets its condition; pods arrive only when the node is ready."""
     world = small_world(nodes=0)
     launch(world)
     world.run(1500 * 10**6)
@@ -67,7 +67,7 @@ def test_consolidatable_comes_after_quiet_time_and_goes_with_a_pod() -> None:
 
 
 def test_pod_events_are_noted_at_most_every_ten_seconds() -> None:
-    """Karpenter's dedupe: an event within ten seconds of the last noted one leaves the time as it is."""
+    """An event within ten seconds of the last recorded one does not change the time, as in Karpenter."""
     world = small_world(nodes=1)
     world.workloads.add(work("one", replicas=1, cpu="100m"))
     settle(world, 5)
@@ -91,7 +91,7 @@ def test_daemon_pods_are_no_pod_events() -> None:
 
 
 def test_forceful_expiry_asks_no_hold() -> None:
-    """A NodeClaim's own expireAfter ends it on time, do-not-disrupt or not."""
+    """A NodeClaim's expireAfter ends it on time, even with do-not-disrupt."""
     world = small_world(nodes=0)
     launch(world, expire="1h")
     settle(world, 60)
@@ -105,7 +105,7 @@ def test_forceful_expiry_asks_no_hold() -> None:
 
 
 def test_image_change_drifts_nodes_within_five_minutes_each_in_its_time() -> None:
-    """Nodes of the old image get Drifted when Karpenter next looks; new ones don't; a rollback takes it off."""
+    """Nodes of the old image become Drifted at Karpenter's next check; new ones don't; a rollback clears it."""
     world = small_world(nodes=4)
     world.set_image("default", "image-2")
     launch(world)
@@ -123,7 +123,7 @@ def test_image_change_drifts_nodes_within_five_minutes_each_in_its_time() -> Non
 
 
 def test_machine_with_a_bad_image_is_given_up_after_fifteen_minutes() -> None:
-    """It is paid for until then."""
+    """A machine with a bad image is given up after fifteen minutes, and costs money until then."""
     world = small_world(nodes=0)
     world.set_image("default", "image-bad", bad=True)
     launch(world)
@@ -136,7 +136,7 @@ def test_machine_with_a_bad_image_is_given_up_after_fifteen_minutes() -> None:
 
 
 def test_claim_for_what_is_out_of_stock_is_given_up_and_the_offering_closed() -> None:
-    """Another allowed type comes instead; where there is none, the claim ends, and the catalogue says why."""
+    """Another allowed type is launched instead; if there is none, the claim ends with the reason in the catalogue."""
     world = small_world(nodes=0)
     for zone in ("zone-a", "zone-b", "zone-c"):
         world.cloud.run_dry(("small", zone, names.ON_DEMAND), HOUR)
@@ -153,7 +153,7 @@ def test_claim_for_what_is_out_of_stock_is_given_up_and_the_offering_closed() ->
 
 
 def test_deleting_a_claim_drains_through_the_budget_and_moves_every_pod() -> None:
-    """Pods are recreated elsewhere; the node goes when the last one is gone."""
+    """Pods are recreated elsewhere; the node is deleted after its last pod."""
     world = small_world(nodes=2)
     world.workloads.add(work(replicas=4))
     settle(world)
@@ -166,7 +166,7 @@ def test_deleting_a_claim_drains_through_the_budget_and_moves_every_pod() -> Non
 
 
 def test_termination_grace_period_ends_the_patience_of_a_drain() -> None:
-    """A pod that says do-not-disrupt is waited for, until the claim's own deadline."""
+    """A pod with do-not-disrupt delays the drain until the claim's deadline."""
     world = small_world(nodes=1)
     world.workloads.add(dataclasses.replace(work(replicas=1), annotations={names.DO_NOT_DISRUPT: "true"}))
     settle(world)
@@ -180,7 +180,7 @@ def test_termination_grace_period_ends_the_patience_of_a_drain() -> None:
 
 
 def test_dead_machine_turns_not_ready_and_is_collected() -> None:
-    """First the node is not ready, then Karpenter finds the machine gone; its pods are recreated."""
+    """The node becomes not ready, then Karpenter finds the machine gone; its pods are recreated."""
     world = small_world(nodes=2)
     world.workloads.add(work(replicas=4))
     settle(world)
@@ -193,7 +193,7 @@ def test_dead_machine_turns_not_ready_and_is_collected() -> None:
 
 
 def test_spot_machine_is_taken_back_with_two_minutes_notice() -> None:
-    """The notice drains the node at once; after two minutes it is gone whatever is left."""
+    """The notice drains the node at once; after two minutes it is gone, even with pods."""
     times = CloudTimes(
         create=seconds(1), register=seconds(1), ready=seconds(1), shutdown=seconds(1), interruptions_per_hour=60.0
     )

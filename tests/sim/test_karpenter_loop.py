@@ -1,4 +1,4 @@
-"""Karpenter's disruption loop in the simulated cluster: when it looks, when it rests, what it takes into account."""
+"""Karpenter's disruption loop in the simulated cluster: when it runs, when it pauses, what it considers."""
 
 import dataclasses
 from itertools import pairwise
@@ -17,7 +17,7 @@ from tests.support.rogue import QUICK, pool_named, settle, small_world, work
 
 
 def looking_on(world: World) -> RunLedger:
-    """Karpenter at work, and someone who writes down what it does."""
+    """Return a running Karpenter and an observer that records its actions."""
     ledger = RunLedger(world, step=10 * SECOND)
     ledger.begin()
     host = world.add_karpenter()
@@ -27,7 +27,7 @@ def looking_on(world: World) -> RunLedger:
 
 
 def plain_world(nodes: int, **disruption: Any) -> World:
-    """Return a world with one type of machine, so that nodes can only be deleted, never replaced by cheaper ones."""
+    """Return a world with one machine type, so that nodes can be deleted but never replaced by cheaper ones."""
     medium = tuple(kind for kind in small_catalogue().instance_types if kind.name == "medium")
     world = World(WorldConfig(catalogue=dataclasses.replace(small_catalogue(), instance_types=medium), times=QUICK))
     world.add_pool(pool_named(budgets=[{"nodes": "100%"}], **disruption))
@@ -42,7 +42,7 @@ def closed(ledger: RunLedger) -> Result:
 
 
 def test_only_pods_and_nodes_that_come_and_go_count_as_change() -> None:
-    """A condition is no change; a pod bound, a pod gone, a node that joins or leaves is; so are five minutes."""
+    """Bound or deleted pods and joining or leaving nodes are changes, as are five minutes; a condition is not."""
     world = small_world(nodes=2)
     world.workloads.add(work(replicas=2))
     settle(world, 5)
@@ -71,13 +71,13 @@ def test_only_pods_and_nodes_that_come_and_go_count_as_change() -> None:
 
 @pytest.mark.parametrize(("stirred", "waits"), [(False, True), (True, False)])
 def test_loop_that_found_nothing_waits_for_a_change(stirred: bool, waits: bool) -> None:
-    """A node that becomes consolidatable later is left until a pod comes or goes, five minutes at most."""
+    """A node that becomes consolidatable later waits for a pod change, at most five minutes."""
     world = plain_world(3)
     world.workloads.add(work("big", replicas=2, cpu="2900m"))
     world.workloads.add(work("late", cpu="200m", replicas=1))
     ledger = looking_on(world)
     world.run(35 * SECOND)
-    world.workloads.add(work("more", cpu="700m", replicas=1))  # its node is not quiet when the loop looks at 40 s
+    world.workloads.add(work("more", cpu="700m", replicas=1))  # its node is not yet consolidatable at 40 s
     world.run(100 * SECOND)
     assert not closed(ledger).commands
     if stirred:
@@ -89,7 +89,7 @@ def test_loop_that_found_nothing_waits_for_a_change(stirred: bool, waits: bool) 
 
 
 def test_one_command_at_a_time_is_validated() -> None:
-    """The loop sleeps through the fifteen seconds, so no two commands begin within them."""
+    """The loop sleeps for fifteen seconds, so no two commands begin within them."""
     world = small_world(nodes=8, budgets=[{"nodes": "100%"}], consolidateAfter="5s")
     for index in range(8):
         world.workloads.add(work(f"w{index}", replicas=1, cpu="1500m"))
@@ -101,7 +101,7 @@ def test_one_command_at_a_time_is_validated() -> None:
 
 
 def test_destinations_are_nominated_for_twenty_seconds() -> None:
-    """From the beginning of a command nobody disrupts the nodes that its pods are to go to."""
+    """From the start of a command, the target nodes of its pods are not disrupted."""
     world = plain_world(3, consolidateAfter="5s")
     for index in range(3):
         world.workloads.add(work(f"w{index}", replicas=1, cpu="500m"))
@@ -117,7 +117,7 @@ def test_destinations_are_nominated_for_twenty_seconds() -> None:
 
 
 def test_pods_still_on_a_draining_node_get_room_at_once() -> None:
-    """The provisioner places them with those that wait already: one node for all, not one after the other."""
+    """The provisioner places them together with pending pods: one node for all."""
     world = small_world(nodes=1)
     world.put(
         PodDisruptionBudget(

@@ -1,4 +1,4 @@
-"""What commands promised and kept, in a simulated run: in the ledger and on the page, and not in the promised JSON."""
+"""Promised and actual savings in a simulated run: in the ledger and on the page, not in the JSON."""
 
 import re
 
@@ -13,7 +13,7 @@ HOURS = 3
 
 
 def test_promised_and_kept() -> None:
-    """A cluster repacked for three hours: the ledger has every command whose hour is over, the page its sums."""
+    """After three hours the ledger has every command that ended an hour ago, and the page has the sums."""
     scenario = load_scenario("issue-7146")
     policy = Policy(name="karpenter-1.15", settings=KARPENTER_1_15)
     result = run_scenario(scenario, policy, 0, HOURS * 3600 * SECOND)

@@ -1,4 +1,4 @@
-"""The built-in policy `recommended`: a base for policies, settings and grids, and what it is made of."""
+"""The built-in policy `recommended`: a base for policies, settings and grids, and its content."""
 
 import json
 from dataclasses import replace
@@ -25,7 +25,7 @@ def _pool(**disruption: object) -> NodePool:
 
 
 def test_a_policy_may_start_from_it(tmp_path: Path) -> None:
-    """Its own words win, field by field; all else is what is recommended."""
+    """A policy's own fields win; all others are the recommended ones."""
     file = tmp_path / "policy.yaml"
     file.write_text("{base: recommended, settings: {steering: Off}, disruption: {disruptionPrice: 0.5}}")
     policy = load_policy("mine", file)
@@ -35,7 +35,7 @@ def test_a_policy_may_start_from_it(tmp_path: Path) -> None:
 
 
 def test_the_settings_of_run_may_start_from_it(tmp_path: Path) -> None:
-    """Pools that say nothing get the recommended threshold and price; those that say something keep it."""
+    """Pools without values get the recommended threshold and price; others keep their values."""
     file = tmp_path / "settings.yaml"
     file.write_text("base: recommended\nbatchMaximum: 7\n")
     settings = load_settings(file)
@@ -63,7 +63,7 @@ def test_the_settings_of_run_may_start_from_it(tmp_path: Path) -> None:
 def test_what_the_crd_fills_in_is_nobodys_word(
     disruption: dict[str, float], annotation: str | None, threshold: float, origin: str
 ) -> None:
-    """On a cluster with Dovetail's CRD every pool has 0.01; under the recommended settings it counts as not set."""
+    """With Dovetail's CRD every pool has 0.01; the recommended settings treat that as not set."""
     pool = _pool(**disruption)
     if annotation is not None:
         meta = msgspec.structs.replace(pool.metadata, annotations={names.POLICY_ANNOTATION: annotation})
@@ -78,7 +78,7 @@ def test_what_the_crd_fills_in_is_nobodys_word(
 
 
 def test_what_counts_as_filled_in_is_what_the_crd_fills_in() -> None:
-    """The defaults of the CRD's own schema, for every field that the settings may give pools."""
+    """The table has the CRD's defaults for every field that the settings can give to pools."""
     (tree,) = [tree for tree in crds() if tree["metadata"]["name"] == "nodepools.karpenter.sh"]
     schema = tree["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     fields = schema["disruption"]["properties"]
@@ -104,7 +104,7 @@ def test_what_can_not_be_a_base(tree: dict[str, object], base: object, words: st
 
 
 def test_its_name_is_known_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The demo's scenario names it, `replay` plays it, `simulate` and grids take it for any scenario."""
+    """The demo's scenario has the policy; `replay`, `simulate` and grids accept it for any scenario."""
     assert [policy.name for policy in load_scenario("issue-7146").policies][-1] == "recommended"
     assert [policy.name for policy in default_policies()] == ["karpenter-1.15", "default", "recommended"]
     assert main(["simulate", "image-roll", "--policy", "recommended", "--until", "5m", "-o", "json"]) == 0

@@ -1,4 +1,4 @@
-"""The simulator is held against a recording of the real Karpenter."""
+"""The simulator is compared with recordings of the real Karpenter."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -53,7 +53,7 @@ def _error(values: Sequence[float]) -> float:
 
 @cache
 def errors(path: Path, count: int = RUNS) -> tuple[list[float], dict[str, float]]:
-    """Return how far chance may move the means: of nodes minute by minute, and of each figure by name."""
+    """Return the statistical error of the means: of nodes per minute, and of each figure by name."""
     recording, (_, results) = load_recording(path), runs(path, count)
     found = [agreement(recording, result, 6) for result in results]
     by_minute = zip(*(entry.simulated for entry in found), strict=True)
@@ -90,13 +90,13 @@ def test_karpenters_course_is_met() -> None:
 @pytest.mark.slow
 @pytest.mark.xdist_group("off-peak")
 def test_mean_of_real_runs_is_met() -> None:
-    """Five real runs of the same steps: their mean is met within 15 % until minute 23, commands and pods in 10 %."""
+    """The mean of five real runs is met within 15 % until minute 23; commands and pods within 10 %."""
     recordings = [load_recording(path) for path in (RECORDING, *OWN)]
     found, _ = runs(RECORDING)
     by_minute, by_figure = errors(RECORDING)
     for minute, (_, here, _, _), error in zip(found.minutes, found.nodes, by_minute, strict=True):
         there = mean(recording.nodes_at(60 * minute) for recording in recordings)
-        if minute <= 23:  # at the 24th the mean of the runs is 22 % less
+        if minute <= 23:  # at minute 24 the simulated mean is 22 % lower
             assert abs(here - there) <= 0.15 * there + error, f"minute {minute}"
     commands = mean(len(recording.commands) for recording in recordings)
     moved = mean(sum(entry["pods"] for entry in recording.commands) for recording in recordings)
@@ -108,7 +108,7 @@ def test_mean_of_real_runs_is_met() -> None:
 @needs_shared
 @pytest.mark.slow
 def test_another_course_is_met() -> None:
-    """Other deployments, another pool, steps up and down: nodes within 15 % but for one minute, figures within 25 %."""
+    """For other deployments and another pool, nodes are within 15 % except one minute, figures within 25 %."""
     found, results = runs(UP_AND_DOWN, OTHER_RUNS)
     by_minute, by_figure = errors(UP_AND_DOWN, OTHER_RUNS)
     far = [
@@ -123,7 +123,7 @@ def test_another_course_is_met() -> None:
 
 
 def test_arrivals_are_those_of_the_start() -> None:
-    """When the first pods came is read off the first growth; pods that come later, by steps or moved, don't count."""
+    """The time of the first pods comes from the first growth; later pods don't count."""
     recording = load_recording(UP_AND_DOWN)
     arrivals = recording.arrivals()
     assert arrivals == sorted(arrivals)
@@ -132,7 +132,7 @@ def test_arrivals_are_those_of_the_start() -> None:
 
 @needs_shared
 def test_first_nodes_are_karpenters() -> None:
-    """With all pods in one batch the provisioner opens the nodes that Karpenter opened first."""
+    """With all pods in one batch the provisioner opens the same first nodes as Karpenter."""
     recording, catalogue = load_recording(RECORDING), load_kwok_types(TYPES)
     opened = [entry["type"] for entry in recording.claims if entry["seen"] < 12]
     start = replace(recording, pods=tuple(entry for entry in recording.pods if entry["t"] < 60))
@@ -144,7 +144,7 @@ def test_first_nodes_are_karpenters() -> None:
 @needs_shared
 @pytest.mark.xdist_group("off-peak")
 def test_new_rules_would_have_kept_that_cluster_calm() -> None:
-    """The grace period and the threshold on that very course, three runs each: fewer moves, fewer pods moved again."""
+    """Grace period and threshold on the same course, three runs each, move fewer pods and fewer pods twice."""
     recording, catalogue = load_recording(RECORDING), load_kwok_types(TYPES)
 
     def moved(results: Sequence[Result]) -> tuple[int, int]:
@@ -175,7 +175,7 @@ def test_command_prints_both_curves(capsys: pytest.CaptureFixture[str], monkeypa
 
 
 def test_file_that_is_no_recording_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One sentence, exit status 2."""
+    """A file that is not a recording fails with one sentence and exit status 2."""
     file = tmp_path / "x.json"
     file.write_text("{}")
     with pytest.raises(ScenarioError, match="it is no recording"):

@@ -1,4 +1,4 @@
-"""Surge in the simulator: a Deployment with one replica leaves a drifted node without a gap."""
+"""Surge in the simulator: a Deployment with one replica leaves a drifted node without downtime."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def ended(surge: bool) -> dict[str, int]:
 
 
 def test_a_pod_that_cant_be_evicted_moves_by_a_rolling_update() -> None:
-    """With surge both drifted nodes go; without it the one with the guarded pod stays."""
+    """With surge both drifted nodes are replaced; without it the node with the protected pod stays."""
     with_surge, without = ended(surge=True), ended(surge=False)
     count = lambda actions: sum(number for name, number in actions.items() if name.endswith("Drifted"))  # noqa: E731
     assert count(with_surge) == 2
@@ -47,7 +47,7 @@ def test_a_pod_that_cant_be_evicted_moves_by_a_rolling_update() -> None:
 
 
 def test_a_rollout_that_loses_a_pod_is_seen() -> None:
-    """A pod of the rolling Deployment is taken away: fewer are ready than before. Without that nothing is wrong."""
+    """A missing ready pod of the rolling Deployment is reported; otherwise nothing is."""
     for lost in (False, True):
         world = small_world()
         world.rollouts.add(replace(work("shop", 3), surges=True))

@@ -1,4 +1,4 @@
-"""Scenarios: what a file may say, and what is said of a file that can't be used."""
+"""Scenarios: what a file can contain, and the messages for a file that can't be used."""
 
 import dataclasses
 from pathlib import Path
@@ -38,7 +38,7 @@ policies:
 
 
 def test_shipped_scenarios_can_all_be_staged() -> None:
-    """Each is read, names its policies, and makes a world (those that replay a trace need a file)."""
+    """Each shipped scenario can be read, names its policies, and builds a world (trace replays need a file)."""
     assert {"issue-7146", "image-roll", "fleet-expiry", "bad-image", "day-night", "batch-churn", "spot-market"} <= set(
         shipped()
     )
@@ -51,7 +51,7 @@ def test_shipped_scenarios_can_all_be_staged() -> None:
 
 
 def test_issue_7146_names_the_policies_of_the_contract() -> None:
-    """karpenter-1.15, grace-period, savings-threshold and both, with the prices of the savings-threshold design."""
+    """The policies are karpenter-1.15, grace-period, savings-threshold and both, with the prices of the design."""
     scenario = load_scenario("issue-7146")
     assert [policy.name for policy in scenario.policies] == [
         "karpenter-1.15",
@@ -86,7 +86,7 @@ def test_issue_7146_names_the_policies_of_the_contract() -> None:
     ],
 )
 def test_mistakes_are_told_with_line_and_remedy(old: str, new: str, line: int, said: str) -> None:
-    """One sentence: file, line, what is wrong and what to write instead."""
+    """A mistake is one sentence with file, line, problem and what to write instead."""
     assert old in SMALL
     with pytest.raises(ScenarioError) as refusal:
         parse_scenario(SMALL.replace(old, new), "mine.yaml")
@@ -97,13 +97,13 @@ def test_mistakes_are_told_with_line_and_remedy(old: str, new: str, line: int, s
 
 
 def test_unknown_scenario_is_told_with_the_nearest_name() -> None:
-    """A typing error in a shipped name is met with a suggestion."""
+    """A typo in a shipped name gets a suggestion."""
     with pytest.raises(ScenarioError, match="did you mean issue-7146"):
         load_scenario("isue-7146")
 
 
 def test_times_and_policies_are_read() -> None:
-    """Durations become nanoseconds, a policy's settings the engine's."""
+    """Durations become nanoseconds, and a policy's settings become the engine's."""
     text = SMALL.replace("  plain: {}", "  quick: {settings: {pollInterval: 5s}, disruption: {consolidateAfter: 1m}}")
     scenario = parse_scenario(text, "mine.yaml")
     assert (scenario.until, scenario.warm_up) == (30 * MINUTE, 2 * MINUTE)
@@ -113,7 +113,7 @@ def test_times_and_policies_are_read() -> None:
 
 
 def test_policy_comes_from_a_file_of_its_own(tmp_path: Path) -> None:
-    """`--policy NAME=FILE`."""
+    """A policy can come from a file: `--policy NAME=FILE`."""
     file = tmp_path / "mine.yaml"
     file.write_text("profile: karpenter-1.15\ndisruption: {consolidateAfter: 5m}\n")
     policy = load_policy("mine", file)
@@ -127,7 +127,7 @@ def test_policy_comes_from_a_file_of_its_own(tmp_path: Path) -> None:
 
 
 def test_steps_happen_at_their_time() -> None:
-    """Times count from the end of the warm-up; a repeated step ends when told."""
+    """Times count from the end of the warm-up; a repeated step ends at its given time."""
     steps = """\
 steps:
   - {at: 5m, scale: {web: 5}}
@@ -150,7 +150,7 @@ steps:
 
 
 def test_curve_is_followed() -> None:
-    """A workload on a curve is largest at its peak and smallest half a day from it."""
+    """A workload on a curve is largest at its peak and smallest half a day later."""
     curve = "    replicas: 3\n    curve: {low: 2, high: 10, peak: 12h, every: 5m}\n"
     scenario = parse_scenario(SMALL.replace("    replicas: 3\n", curve), "mine.yaml")
     stage = Stage(scenario, scenario.policies[0], 1)
@@ -161,7 +161,7 @@ def test_curve_is_followed() -> None:
 
 
 def test_trace_is_replayed_and_its_mistakes_are_told(tmp_path: Path) -> None:
-    """Pods come and go as the columns say; a bad row is named with its line."""
+    """Pods arrive and end as the columns say; a bad row is reported with its line."""
     scenario = load_scenario("trace-replay")
     with pytest.raises(ScenarioError, match="no file is given"):
         Stage(scenario, scenario.policies[0], 1).build()
@@ -181,7 +181,7 @@ def test_trace_is_replayed_and_its_mistakes_are_told(tmp_path: Path) -> None:
 
 
 def test_same_seed_same_result_and_another_seed_another() -> None:
-    """A result is a function of scenario, policy, seed and time."""
+    """A result depends only on scenario, policy, seed and time."""
     scenario = load_scenario("issue-7146")
     policy = scenario.policies[-1]
     first = run_scenario(scenario, policy, 1, until=20 * MINUTE)
@@ -198,7 +198,7 @@ def test_issue_7146_cascades_under_the_old_rules_and_not_under_the_new_ones() ->
     Design: grace-period, savings-threshold, case study.
     """
     scenario = load_scenario("issue-7146")
-    *firsts, recommended = demo().comparison.results  # of seed 0; the recommended policy has tests of its own
+    *firsts, recommended = demo().comparison.results  # of seed 0; the recommended policy has its own tests
     assert not recommended.violations
     runs = [
         [first, *(run_scenario(scenario, policy, seed) for seed in (1, 2))]
@@ -221,5 +221,5 @@ def test_issue_7146_cascades_under_the_old_rules_and_not_under_the_new_ones() ->
         assert calm["new"] * 3 <= old["new"] * 2
         assert calm["short"] * 2 <= old["short"]
     assert both["again"] * 3 <= old["again"]
-    for patient in (grace, both):  # nodes that came for nothing, and went empty
+    for patient in (grace, both):  # nodes that were launched for nothing and deleted empty
         assert patient["short"] * 5 <= old["short"]

@@ -1,4 +1,4 @@
-"""Mistakes in a scenario are the user's: file, line, what is wrong and what to write, before anything is simulated."""
+"""Mistakes in a scenario are reported with file, line, problem and remedy, before anything is simulated."""
 
 import gzip
 import resource
@@ -66,7 +66,7 @@ CASES = [
 
 @pytest.mark.parametrize(("good", "bad", "said"), CASES, ids=[case[1][-40:] for case in CASES])
 def test_mistake_is_told_with_its_place(good: str, bad: str, said: str) -> None:
-    """One sentence that begins with the file and the line."""
+    """A mistake is one sentence that begins with the file and the line."""
     assert good in GOOD
     with pytest.raises(ScenarioError) as told:
         parse_scenario(GOOD.replace(good, bad, 1), "mine.yaml")
@@ -74,7 +74,7 @@ def test_mistake_is_told_with_its_place(good: str, bad: str, said: str) -> None:
 
 
 def test_good_ones_stay_good() -> None:
-    """The plain file, and everything that comes with the package."""
+    """A plain file and all shipped files are valid."""
     assert parse_scenario(GOOD, "mine.yaml").name == "x"
     for name in shipped():
         load_scenario(name)
@@ -97,14 +97,14 @@ BOMB = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "\n".join(
     ],
 )
 def test_yaml_that_would_eat_the_machine_is_refused(text: str, said: str) -> None:
-    """Depth, aliases and cycles are seen before anything is built."""
+    """Excessive depth, aliases and cycles are rejected before anything is built."""
     with pytest.raises(ScenarioError) as told:
         parse_scenario(text, "mine.yaml")
     assert str(told.value).startswith(f"mine.yaml:{said}")
 
 
 def test_alias_that_is_used_often_is_fine() -> None:
-    """What people write by hand: one block, used several times."""
+    """One block can be used several times by alias."""
     text = GOOD.replace(
         "policies: {k: {profile: karpenter-1.15}}", "policies: {k: &k {profile: dovetail}, l: *k, m: *k}"
     )
@@ -112,7 +112,7 @@ def test_alias_that_is_used_often_is_fine() -> None:
 
 
 def test_gzip_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
-    """Before it fills the memory; the sentence says what to do where it is right."""
+    """A huge scenario is rejected before it fills the memory, with what to do if it is intended."""
     bomb = tmp_path / "bomb.json.gz"
     with gzip.open(bomb, "wb", compresslevel=9) as stream:
         for _ in range(UNPACKED_MAX // MIB + 2):
@@ -128,7 +128,7 @@ def test_gzip_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("count", "closed"), [(50, False), (51, False), (READ_MAX + 1, True), (10_000, True)])
 def test_far_too_many_budgets_are_not_read(count: int, closed: bool) -> None:
-    """The CRD allows 50; thousands come to one that allows nothing, and say so."""
+    """The CRD allows 50 budgets; thousands count as one that allows nothing, with a message."""
     budgets = tuple(BudgetSpec(nodes="10%", schedule=f"{n % 60} * * * *", duration="10m") for n in range(count))
     pool = NodePool(metadata=ObjectMeta(name="p"), spec=NodePoolSpec(disruption=DisruptionSpec(budgets=budgets)))
     policy = effective_policy(pool, DOVETAIL)

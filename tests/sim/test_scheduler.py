@@ -1,4 +1,4 @@
-"""The simulated kube-scheduler: pods land where the default one would put them."""
+"""The simulated kube-scheduler places pods where the default one would."""
 
 import dataclasses
 
@@ -29,7 +29,7 @@ WEB = LabelSelectorSpec(match_labels={"app": "web"})
 
 
 def nodes_of(world: World, name: str) -> list[str]:
-    """Return the nodes of a workload's pods, sorted; empty for a pod without one."""
+    """Return the sorted nodes of a workload's pods; empty for a pending pod."""
     return sorted(pod.spec.node_name for pod in world.store.pods.values() if pod.metadata.labels.get("app") == name)
 
 
@@ -41,7 +41,7 @@ def close(world: World, *nodes: str, effect: str = "NoSchedule") -> None:
 
 
 def reopen(world: World, name: str) -> None:
-    """Take the taints off a node."""
+    """Remove the taints of a node."""
     node = world.store.nodes[name]
     world.put(replace(node, spec=replace(node.spec, taints=())))
 
@@ -55,7 +55,7 @@ def test_pods_go_to_the_emptiest_node() -> None:
 
 
 def test_pod_that_fits_nowhere_waits_and_asks_for_a_node() -> None:
-    """A pod without a place is marked Unschedulable, and Karpenter opens a node for it."""
+    """A pod that fits nowhere is marked Unschedulable, and Karpenter opens a node for it."""
     world = small_world(nodes=1)
     world.workloads.add(work(replicas=3, cpu="3"))
     world.run(10**8 + 2 * 10**7)
@@ -68,7 +68,7 @@ def test_pod_that_fits_nowhere_waits_and_asks_for_a_node() -> None:
 
 
 def test_taints_keep_pods_out_unless_tolerated() -> None:
-    """NoSchedule is a must, PreferNoSchedule a wish."""
+    """NoSchedule is required, PreferNoSchedule is preferred."""
     world = small_world(nodes=3)
     close(world, "n0", "n1")
     world.workloads.add(work("web", replicas=2))
@@ -98,7 +98,7 @@ def test_hard_spread_over_zones_is_kept() -> None:
 
 
 def test_required_anti_affinity_keeps_pods_apart_both_ways() -> None:
-    """A pod that wants to be alone keeps others of its kind off its node, whoever comes first."""
+    """A pod with anti-affinity keeps others of its kind off its node, in either order."""
     world = small_world(nodes=3)
     term = PodAffinityTerm(topology_key=names.HOSTNAME, label_selector=WEB)
     apart = Affinity(pod_anti_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=(term,)))
@@ -113,7 +113,7 @@ def test_required_anti_affinity_keeps_pods_apart_both_ways() -> None:
 
 
 def test_required_affinity_brings_pods_together() -> None:
-    """The first of a group may start anywhere; the others follow it."""
+    """The first of a group can start anywhere; the others follow it."""
     world = small_world(nodes=3)
     term = PodAffinityTerm(topology_key=names.HOSTNAME, label_selector=WEB)
     near = Affinity(pod_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=(term,)))
@@ -124,7 +124,7 @@ def test_required_affinity_brings_pods_together() -> None:
 
 @pytest.mark.parametrize(("sign", "together"), [(1, True), (-1, False)])
 def test_preferences_decide_among_nodes_that_fit(sign: int, together: bool) -> None:
-    """A preferred affinity draws pods to a node, a preferred anti-affinity away from it."""
+    """A preferred affinity attracts pods to a node, a preferred anti-affinity repels them."""
     world = small_world(nodes=2)
     term = PodAffinityTerm(topology_key=names.HOSTNAME, label_selector=LabelSelectorSpec(match_labels={"app": "base"}))
     world.workloads.add(work("base", replicas=1, cpu="100m"))
@@ -163,7 +163,7 @@ def test_host_port_is_taken_once_per_node() -> None:
 
 
 def test_room_is_given_back_when_pods_go() -> None:
-    """What a pod took is free again once it is gone; while it terminates it is not."""
+    """A pod's resources are free once it is gone, but not while it terminates."""
     world = small_world(nodes=1)
     world.workloads.add(work("web", replicas=2, cpu="1900m"))
     settle(world)
@@ -178,7 +178,7 @@ def test_room_is_given_back_when_pods_go() -> None:
 
 
 def test_scheduler_with_a_pace_fills_the_nodes_that_are_there_first() -> None:
-    """Where nodes open one after the other, pods that were taken before went to those that were open."""
+    """If nodes open one after another, earlier pods went to the nodes that were open."""
     spread = {}
     for pace in (0, SECOND // 10):
         world = small_world(nodes=2)
@@ -191,12 +191,12 @@ def test_scheduler_with_a_pace_fills_the_nodes_that_are_there_first() -> None:
         settle(world, 8)
         spread[pace] = [nodes_of(world, "web").count(name) for name in ("n0", "n1")]
     assert sum(spread[SECOND // 10]) == sum(spread[0]) == 6
-    assert spread[0] == [6, 0]  # all at once, as soon as one is there
+    assert spread[0] == [6, 0]  # all at once, as soon as one is ready
     assert 3 <= spread[SECOND // 10][0] <= 4
 
 
 def test_shape_that_was_full_is_looked_at_again_where_a_node_opens() -> None:
-    """A taint that goes, room that grows, a pod that leaves: each is noticed, and nothing else is looked at again."""
+    """A removed taint, more room and a deleted pod each trigger a retry; nothing else is retried."""
     world = small_world(nodes=2)
     world.workloads.add(work(replicas=2, cpu="3"))
     settle(world)

@@ -1,4 +1,4 @@
-"""The samples that plots are drawn from agree with the figures beside them."""
+"""The samples of the plots agree with the figures."""
 
 import pytest
 
@@ -10,7 +10,7 @@ HOUR = 3600 * 10**9
 
 @pytest.mark.parametrize("policy", ["karpenter-1.15", "both"])
 def test_pods_that_waited_between_two_samples_are_in_the_plot(policy: str) -> None:
-    """Pods wait for seconds and samples are minutes apart: the plot of waiting pods must not be zero all along."""
+    """The plot of pending pods is not zero everywhere, although pods wait for seconds and samples are minutes apart."""
     scenario = load_scenario("issue-7146")
     chosen = next(entry for entry in scenario.policies if entry.name == policy)
     result = run_scenario(scenario, chosen, until=4 * HOUR)

@@ -1,4 +1,4 @@
-"""Nodes that fall ill: what happens to them and to their pods, repair in the simulator, and the promises about both."""
+"""Unhealthy nodes: what happens to them and their pods, repair in the simulator, and the promises about both."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def with_web(replicas: int = 3, **disruption: Any) -> World:
 
 
 def ready_pods(world: World) -> int:
-    """Count the pods that serve."""
+    """Count the ready pods."""
     return sum(is_true(pod.status.conditions, "Ready") for pod in world.store.pods.values())
 
 
@@ -35,7 +35,7 @@ def busy(world: World) -> str:
 
 
 def test_a_node_that_is_not_ready_serves_nobody_until_it_recovers() -> None:
-    """Its pods are not ready, it takes no others; afterwards all is as before."""
+    """A sick node's pods are not ready and it gets no others; afterwards everything is as before."""
     world = with_web()
     node = busy(world)
     there = len(world.store.pods_on[node])
@@ -50,7 +50,7 @@ def test_a_node_that_is_not_ready_serves_nobody_until_it_recovers() -> None:
 
 
 def test_after_five_minutes_other_pods_take_over() -> None:
-    """The silent node's pods are to go and can't; their owner makes others elsewhere."""
+    """Pods of an unreachable node can't terminate; their owner creates others elsewhere."""
     world = with_web()
     node = busy(world)
     world.fall_ill(node, "Ready", "Unknown")
@@ -60,7 +60,7 @@ def test_after_five_minutes_other_pods_take_over() -> None:
 
 
 def test_another_condition_is_only_shown() -> None:
-    """Pods go on; the condition goes away again."""
+    """With another condition pods keep running, and the condition disappears again."""
     world = with_web()
     node = busy(world)
     world.fall_ill(node, "KernelDeadlock", "True", 2 * MINUTE)
@@ -114,7 +114,7 @@ policies:
     ],
 )
 def test_repair_is_tried_in_the_simulator(step: str, rules_text: str, repaired: int) -> None:
-    """A scenario lets nodes fall ill; the policy's rules decide which are repaired."""
+    """A scenario makes nodes unhealthy; the policy's rules decide which are repaired."""
     scenario = parse_scenario(SCENARIO.replace("STEP", step).replace("RULES", rules_text), "test")
     result = run_scenario(scenario, next(iter(scenario.policies)), seed=1)
     assert not result.violations
@@ -131,7 +131,7 @@ def test_repair_is_tried_in_the_simulator(step: str, rules_text: str, repaired: 
     ],
 )
 def test_mistakes_in_the_step(step: str, said: str) -> None:
-    """Each is told with what to write instead."""
+    """Each mistake is reported with what to write instead."""
     with pytest.raises(ScenarioError, match=said):
         parse_scenario(SCENARIO.replace("STEP", step).replace("RULES", "[]"), "test")
 
@@ -145,7 +145,7 @@ def test_mistakes_in_the_step(step: str, said: str) -> None:
     ids=["due", "too early", "too many are ill", "nobody is ill"],
 )
 def test_a_repair_that_is_not_due_is_seen(ill: int, minutes: int, broken: list[str]) -> None:
-    """The rule asks for five minutes; of four nodes one may be ill."""
+    """The rule requires five minutes; one of four nodes may be unhealthy."""
     world = with_web(repair=[SILENT])
     watch, rogue = watched(world)
     for index in range(ill):
@@ -160,7 +160,7 @@ def test_a_repair_that_is_not_due_is_seen(ill: int, minutes: int, broken: list[s
     [(Method.DRIFTED, False, ["health"]), (Method.DRIFTED, True, []), (Method.UNHEALTHY, False, [])],
 )
 def test_a_command_before_moved_pods_are_ready_is_seen(method: Method, recovers: bool, broken: list[str]) -> None:
-    """The nodes that the moved pods land on fall ill at once; only repair may go on."""
+    """If the target nodes of moved pods become unhealthy at once, only repair continues."""
     world = with_web(health={"movedPodsReadyWithin": "10m"})
     watch, rogue = watched(world)
     node = busy(world)

@@ -33,13 +33,13 @@ CALM = replace(DOVETAIL, stabilization=Stabilization(empty=0, expired=0, drifted
 
 
 def apart(name: str) -> Affinity:
-    """No two pods of the workload on one node."""
+    """Put no two pods of the workload on one node."""
     term = PodAffinityTerm(topology_key=names.HOSTNAME, label_selector=LabelSelectorSpec(match_labels={"app": name}))
     return Affinity(pod_anti_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=(term,)))
 
 
 class Seen:
-    """What an engine asked for: replacements by command, and the largest number of nodes at any time."""
+    """What an engine requested: replacements by command, and the largest number of nodes at any time."""
 
     def __init__(self, world: World, host: Host) -> None:
         self.created: dict[str, list[CreateNodeClaim]] = {}
@@ -57,7 +57,7 @@ class Seen:
 
     @property
     def launched(self) -> int:
-        """Return how many NodeClaims the commands created, together."""
+        """Return how many NodeClaims the commands created in total."""
         return sum(map(len, self.created.values()))
 
 
@@ -72,7 +72,7 @@ def started(world: World, settings: Settings = CALM) -> tuple[Watch, Seen]:
 
 
 def one_pod_each(count: int, **disruption: Any) -> World:
-    """Return a pool of nodes with one pod each that stand apart; nothing but drift moves them."""
+    """Return a pool of nodes with one pod each, kept apart by anti-affinity; only drift moves them."""
     given = {"budgets": [{"nodes": "100%"}], "consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
     world = small_world(count, **{**given, **disruption})
     world.workloads.add(work("alone", replicas=count, cpu="900m", affinity=apart("alone")))
@@ -82,19 +82,19 @@ def one_pod_each(count: int, **disruption: Any) -> World:
 
 
 def drift_by_image(world: World) -> None:
-    """All nodes drift at once: a new image."""
+    """Make all nodes drift at once with a new image."""
     world.set_image("default", "image-2", within=0)
 
 
 def drift_by_template(world: World) -> None:
-    """All nodes drift at once: a label of the pools' templates changes."""
+    """Make all nodes drift at once with a new label in the pools' templates."""
     for pool in sorted(world.store.pools):
         world.set_template_labels(pool, {"team": "b"}, within=0)
 
 
 @pytest.mark.parametrize("drift", [drift_by_image, drift_by_template])
 def test_all_nodes_of_a_pool_drift_at_once(drift: Any) -> None:
-    """Eight nodes with one pod each, budget 100 %: eight commands side by side launch eight nodes, not 36."""
+    """Eight nodes with one pod each and a budget of 100 %: eight parallel commands launch eight nodes, not 36."""
     world = one_pod_each(8)
     watch, seen = started(world)
     drift(world)
@@ -111,7 +111,7 @@ def test_all_nodes_of_a_pool_drift_at_once(drift: Any) -> None:
 
 
 def test_replacement_is_sized_for_the_pods_of_its_own_command() -> None:
-    """Without anti-affinity too: no command makes its node large enough for the pods of the one before."""
+    """Also without anti-affinity, no command sizes its node for the pods of another command."""
     world = small_world(6, budgets=[{"nodes": "100%"}], consolidationPolicy="WhenEmpty", consolidateAfter="Never")
     world.workloads.add(work("fill", replicas=12, cpu="1700m"))
     settle(world)
@@ -125,7 +125,7 @@ def test_replacement_is_sized_for_the_pods_of_its_own_command() -> None:
 
 
 def test_mixed_pool_with_pdbs() -> None:
-    """Pools of all sorts of pods under PDBs at 20 %: the cluster never grows by more than may leave at once."""
+    """With mixed pods under PDBs and a 20 % budget, the cluster never grows by more than the budget."""
     world = small_world(20, budgets=[{"nodes": "20%"}], consolidationPolicy="WhenEmpty", consolidateAfter="Never")
     for index, cpu in enumerate(("150m", "400m", "700m", "900m", "1200m")):
         name = f"app-{index}"
@@ -152,7 +152,7 @@ def test_mixed_pool_with_pdbs() -> None:
 
 
 def test_no_command_launches_for_the_nodes_of_another_pool() -> None:
-    """Two pools drift at once; each command launches in its own pool, for its own pods."""
+    """If two pools drift at once, each command launches in its own pool, for its own pods."""
     world = small_world(0, budgets=[{"nodes": "100%"}], consolidationPolicy="WhenEmpty", consolidateAfter="Never")
     world.add_pool(pool_named("green", budgets=[{"nodes": "100%"}], consolidationPolicy="WhenEmpty"))
     for pool in ("blue", "green"):
@@ -173,7 +173,7 @@ def test_no_command_launches_for_the_nodes_of_another_pool() -> None:
 
 
 def test_room_that_is_planned_for_others_is_not_taken() -> None:
-    """A free node takes the pods of the first command; the second one, found at once after it, launches."""
+    """A free node takes the pods of the first command; the second command, found right after it, launches."""
     world = small_world(3, budgets=[{"nodes": "100%"}], consolidationPolicy="WhenEmpty", consolidateAfter="Never")
     world.workloads.add(work("pair", replicas=2, cpu="2500m"))
     settle(world)
@@ -192,7 +192,7 @@ def test_room_that_is_planned_for_others_is_not_taken() -> None:
 
 
 def test_cost_action_is_not_held_up_by_what_others_launch() -> None:
-    """What a node that leaves needs is nothing that another pool's cost action opens or prices."""
+    """A cost action of another pool neither opens nor prices nodes for a leaving node's pods."""
     slow = replace(QUICK, register=Span(600 * SECOND, 600 * SECOND))
     world = small_world(0, times=slow, consolidationSavingsThreshold=0)
     world.add_pool(pool_named("green", consolidationPolicy="WhenEmpty"))
@@ -212,7 +212,7 @@ def test_cost_action_is_not_held_up_by_what_others_launch() -> None:
 
 @pytest.mark.parametrize(("cpu", "replicas"), [(900, 2), (900, 9), (5000, 1)])
 def test_checker_sees_more_replacements_than_the_pods_need(cpu: int, replicas: int) -> None:
-    """Two nodes for one pod, nine for one pod, or one that is large enough for the pods of others."""
+    """Two or nine nodes for one pod, and a node large enough for others' pods, are reported."""
     world = one_pod_each(3)
     watch = Watch(world)
     rogue = Rogue(world, watch)
@@ -228,7 +228,7 @@ def test_checker_sees_more_replacements_than_the_pods_need(cpu: int, replicas: i
 
 
 def test_checker_accepts_what_the_pods_need() -> None:
-    """One node for one pod."""
+    """One node for one pod is accepted."""
     world = one_pod_each(3)
     watch = Watch(world)
     rogue = Rogue(world, watch)
@@ -245,7 +245,7 @@ def test_checker_accepts_what_the_pods_need() -> None:
     ids=["prefix", "value, four new nodes"],
 )
 def test_several_small_nodes_may_cost_less_than_one(settings: Settings, launched: int) -> None:
-    """One node goes for two small ones, though a node of its own size would do: that is no excess of a cost action."""
+    """Two small nodes for one are not excess in a cost action, though one node of the same size would do."""
     world = small_world(0, consolidationSavingsThreshold=0)
     world.add_node("blue", "large", "zone-a", names.ON_DEMAND, age=120 * MINUTE, name="big")
     world.workloads.add(work("web", cpu="1500m", replicas=3))
@@ -275,7 +275,7 @@ def spread_world() -> World:
 
 
 def test_spread_that_depends_on_the_pods_of_another_command() -> None:
-    """Two pods that would share a node if they were alone need one each: another command's pod has taken a zone."""
+    """Two pods that could share a node need one each if another command's pod has taken a zone."""
     world = spread_world()
     watch, seen = started(world)
     world.karpenter.images["default"] = "image-2"
@@ -310,7 +310,7 @@ def test_checker_counts_zones_that_others_take(other: str, replacements: int, br
 
 
 def test_checker_counts_no_node_that_others_need() -> None:
-    """The pod of another leaving node needs a new node too; that is no second one for this command."""
+    """A new node for another leaving node's pod is not a second one for this command."""
     world = one_pod_each(3)
     watch = Watch(world)
     rogue = Rogue(world, watch)

@@ -1,4 +1,4 @@
-"""Stuck pods are tried again by shape, in the order in which they failed."""
+"""Unschedulable pods are retried by shape, in the order in which they failed."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def _shapes() -> tuple[PodShape, PodShape]:
 def test_a_shape_is_tried_until_one_of_it_finds_no_place(
     placed: tuple[str, ...], tried: list[str], by_shape: bool
 ) -> None:
-    """The first of each shape is tried; those behind it only if it found a place; what is left keeps its order."""
+    """The first pod of each shape is tried; the next ones only if it was placed; the rest keep their order."""
     small, large = _shapes()
     stuck = Stuck()
     for key, shape in (("a", small), ("b", large), ("c", small), ("d", large), ("e", small)):
@@ -47,7 +47,7 @@ def test_a_shape_is_tried_until_one_of_it_finds_no_place(
 
 @pytest.mark.parametrize("by_shape", [True, False])
 def test_a_pod_that_goes_meanwhile_is_passed_over(by_shape: bool) -> None:
-    """A pod that another one's placing took out is yielded once, and the next of its shape after it."""
+    """A pod that another placement removed is yielded once, and then the next of its shape."""
     small, large = _shapes()
     stuck = Stuck()
     for key, shape in (("a", small), ("b", large), ("c", large)):
@@ -65,7 +65,7 @@ def test_a_pod_that_goes_meanwhile_is_passed_over(by_shape: bool) -> None:
     ids=["one of a kind", "others keep away", "they look at pods themselves"],
 )
 def test_shapes_of_one_kind_share_a_queue_where_no_pod_has_a_say(by_shape: bool, apart: bool, tried: list[str]) -> None:
-    """Where other pods decide too, the first of each shape is tried, else the first of each kind."""
+    """If other pods matter too, the first of each shape is tried, otherwise the first of each kind."""
     small, large = _shapes()
     small = replace(small, looks_at_pods=apart)
     stuck = Stuck()
@@ -75,7 +75,7 @@ def test_shapes_of_one_kind_share_a_queue_where_no_pod_has_a_say(by_shape: bool,
 
 
 def test_what_was_added_later() -> None:
-    """What was added after a number is distinguished from what was there; a pod that failed again counts as new."""
+    """Pods added after a number are distinguished from earlier ones; a pod that failed again counts as new."""
     small, _ = _shapes()
     stuck = Stuck()
     for key in "abc":

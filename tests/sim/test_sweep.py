@@ -1,4 +1,4 @@
-"""Grids over seeds: what is refused, what the front is, and that every engine gives the same document."""
+"""Grids over seeds: what is rejected, what the front is, and that every engine returns the same document."""
 
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def _grid(tmp_path: Path, text: str) -> Path:
     ],
 )
 def test_bad_grids_get_one_sentence(tmp_path: Path, text: str, says: str) -> None:
-    """A grid that can't be used is refused in one sentence with the file and what to write."""
+    """An unusable grid is rejected in one sentence with the file and what to write."""
     path = _grid(tmp_path, text)
     with pytest.raises(InputError, match=says) as caught:
         load_grid(path, SCENARIO)
@@ -62,7 +62,7 @@ def _standing(name: str, cost: float, moved: float) -> PolicyStanding:
 
 
 def test_the_front_holds_what_nothing_beats() -> None:
-    """A policy that another matches on one count and beats on the other is not on the front; equals both are."""
+    """A policy that another equals in one figure and beats in the other is not on the front; equal ones are."""
     table = [
         _standing("a", 1, 9),
         _standing("b", 2, 5),
@@ -74,13 +74,13 @@ def test_the_front_holds_what_nothing_beats() -> None:
 
 
 def test_the_choice_lies_nearest_to_the_corner() -> None:
-    """Of a front the one nearest to least cost and least disruption is chosen; of two the calmer."""
+    """From a front, the policy nearest to least cost and least disruption is chosen; of two, the calmer one."""
     assert choose([_standing("a", 1, 100), _standing("b", 1.1, 20), _standing("c", 2, 0)]).policy == "b"
     assert choose([_standing("a", 1, 100), _standing("z", 2, 0)]).policy == "z"
 
 
 def test_a_dearer_policy_that_is_calmer_only_by_chance_is_not_recommended() -> None:
-    """Ten percent more expensive and calmer by less than the scatter over the seeds: the cheaper is taken."""
+    """If one is ten percent more expensive and calmer by less than the variance, the cheaper one is chosen."""
 
     def standing(name: str, costs: list[float], moves: list[int]) -> PolicyStanding:
         scores = tuple(score(cost, moved) for cost, moved in zip(costs, moves, strict=True))
@@ -103,7 +103,7 @@ def test_a_dearer_policy_that_is_calmer_only_by_chance_is_not_recommended() -> N
 
 
 def test_budgets_and_settings_can_be_varied(tmp_path: Path) -> None:
-    """Every field of spec.disruption and every setting can be in a grid; their values are checked like a pool's."""
+    """Every field of spec.disruption and every setting can be in a grid; values are validated like a pool's."""
     text = """{base: both, seeds: 1, vary: {budgets: [[{nodes: "10%"}], [{nodes: "5", reasons: [Empty]}]],
     batchMaximum: [1, 100]}}"""
     tasks = tasks_of(SCENARIO, load_grid(_grid(tmp_path, text), SCENARIO), None)
@@ -123,7 +123,7 @@ def test_budgets_and_settings_can_be_varied(tmp_path: Path) -> None:
 
 
 def test_the_command_prints_the_same_bytes_twice(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    """`sweep -o json` is a function of its inputs."""
+    """`sweep -o json` depends only on its inputs."""
     grid = _grid(tmp_path, "{base: both, vary: {consolidateAfter: [15s, 5m]}, seeds: 1}")
     arguments = ["sweep", "issue-7146", "--grid", str(grid), "--until", "2m", "-o", "json"]
     assert main(arguments) == 0
@@ -141,7 +141,7 @@ def test_the_command_prints_the_same_bytes_twice(tmp_path: Path, capfdbinary: py
     "engine", ["slurm", "dask://", "dask://here", "dask://:1", "dask://a b:1", "dask://here:port", "dask://127.0.0.1:1"]
 )
 def test_an_engine_that_is_not_there_is_said(tmp_path: Path, engine: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """An unknown engine, or a scheduler that does not answer, gets one sentence and exit status 2."""
+    """An unknown engine, or a scheduler that does not answer, fails with one sentence and exit status 2."""
     if engine.endswith(":1"):
         pytest.importorskip("distributed")
     grid = _grid(tmp_path, "{base: both, vary: {consolidateAfter: [15s]}, seeds: 1}")

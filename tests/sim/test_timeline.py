@@ -1,4 +1,4 @@
-"""A run's timeline agrees with its figures, and says of every machine what became of it."""
+"""A run's timeline agrees with its figures and shows how every machine ended."""
 
 import json
 from collections import Counter
@@ -28,7 +28,7 @@ def _run(scenario: Scenario, hours: float) -> tuple[Result, ...]:
 
 @pytest.fixture(scope="module")
 def comparisons() -> dict[str, Comparison]:
-    """Short runs of the scenarios with the most different stories."""
+    """Return short runs of the scenarios that differ most."""
     made = {}
     for name, hours in (("issue-7146", 1.0), ("image-roll", 1.0), ("spot-market", 3.0), ("fleet-expiry", 4.5)):
         scenario = load_scenario(name)
@@ -46,7 +46,7 @@ def comparisons() -> dict[str, Comparison]:
 
 @pytest.mark.parametrize("name", ["issue-7146", "image-roll", "spot-market", "fleet-expiry"])
 def test_the_timeline_agrees_with_the_figures(comparisons: dict[str, Comparison], name: str) -> None:
-    """Machines, moves, commands and the machines alive at the end are those that the figures count."""
+    """Machines, moves, commands and machines at the end equal the figures."""
     for result in comparisons[name].results:
         timeline = result.timeline
         lives = sorted((life.node, life.zone, life.type) for life in result.lives)
@@ -93,7 +93,7 @@ def test_every_fate_is_told(comparisons: dict[str, Comparison]) -> None:
 
 @pytest.mark.parametrize("name", ["issue-7146", "image-roll", "spot-market", "fleet-expiry"])
 def test_the_document_keeps_its_schema(comparisons: dict[str, Comparison], name: str) -> None:
-    """What the page gets is what the schema says, and all columns of a table are as long as each other."""
+    """The page's data matches the schema, and all columns of a table have the same length."""
     document = json.loads(json.dumps(run_document(comparisons[name].story(), name)))
     jsonschema.validate(document, _SCHEMA)
     for policy in document["policies"]:
@@ -104,7 +104,7 @@ def test_the_document_keeps_its_schema(comparisons: dict[str, Comparison], name:
 def test_a_document_that_would_be_too_large_leaves_pods_out(
     comparisons: dict[str, Comparison], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beyond the limit no stays are given, and the document says so."""
+    """Beyond the limit stays are left out, and the document says so."""
     monkeypatch.setattr("dovetail.sim.pages.run_document.STAYS_MAX", 10)
     document = run_document(comparisons["issue-7146"].story(), "x")
     assert document["podsShown"] is False
@@ -113,7 +113,7 @@ def test_a_document_that_would_be_too_large_leaves_pods_out(
 
 
 def test_the_story_is_about_what_happened(comparisons: dict[str, Comparison]) -> None:
-    """A roll is told by its zones, consolidation by its money; every sentence repeats figures of the results."""
+    """A roll is described by its zones, consolidation by its cost; every sentence repeats figures of the results."""
     roll = comparisons["image-roll"].story()
     assert theme(roll.results) == "drifted"
     told = story(roll)
@@ -136,7 +136,7 @@ def test_the_story_is_about_what_happened(comparisons: dict[str, Comparison]) ->
 
 
 def test_one_policy_alone_has_a_story(comparisons: dict[str, Comparison]) -> None:
-    """Nothing is compared where there is nothing to compare with."""
+    """A single policy has a story without a comparison."""
     whole = comparisons["issue-7146"]
     alone = Comparison(
         scenario="x", about="", seed=0, until=whole.until, results=whole.results[:1], start=whole.start

@@ -1,4 +1,4 @@
-"""Worker processes: results in order, failures said, and one Ctrl-C that ends everything."""
+"""Worker processes: results in order, reported failures, and one Ctrl-C that ends everything."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def _die(task: int, progress: Progress) -> int:
 
 
 def test_results_come_in_the_order_of_the_tasks() -> None:
-    """Whatever finishes first."""
+    """Results have the order of the tasks, whichever finishes first."""
     shares: list[float] = []
     assert run_in_workers(_double, list(range(7)), 2, shares.append) == [0, 2, 4, 6, 8, 10, 12]
     assert shares == sorted(shares)
@@ -37,13 +37,13 @@ def test_results_come_in_the_order_of_the_tasks() -> None:
 
 
 def test_a_failure_is_the_callers() -> None:
-    """An exception of a task is raised where the tasks were asked for."""
+    """An exception of a task is raised in the caller."""
     with pytest.raises(InputError, match="can't be done"):
         run_in_workers(_fail, [1, 2], 2)
 
 
 def test_a_worker_that_dies_is_said() -> None:
-    """A worker that the system killed ends the wait, with one sentence."""
+    """A killed worker ends the wait with one sentence."""
     with pytest.raises(InputError, match="ended in the middle"):
         run_in_workers(_die, [1, 2], 2)
 
@@ -67,9 +67,9 @@ def test_one_signal_ends_everything(number: signal.Signals, status: int, workers
         os.killpg(process.pid, number)
         if number is signal.SIGINT:
             time.sleep(0.05)
-            os.killpg(process.pid, number)  # an impatient second one
+            os.killpg(process.pid, number)  # a second, impatient Ctrl-C
         out, err = process.communicate(timeout=60)
-        noise = [line for line in err.splitlines() if b"% " not in line and b"%," not in line]  # but for progress
+        noise = [line for line in err.splitlines() if b"% " not in line and b"%," not in line]  # except progress
         assert (process.returncode, out, noise) == (status, b"", [])
         _wait_for_nobody(process.pid)
     finally:
@@ -87,7 +87,7 @@ def _wait_for_nobody(group: int) -> None:
 
 
 def _wait_for_workers(process: "subprocess.Popen[bytes]") -> None:
-    """Wait until the workers are there, or, on one core, until the run itself is."""
+    """Wait until the workers run, or, on one core, the run itself."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         if len(_members(process.pid)) >= 3 or (os.cpu_count() == 1 and time.monotonic() > deadline - 55):

@@ -1,4 +1,4 @@
-"""Workloads keep their pods, PodDisruptionBudgets their status."""
+"""Workloads keep their number of pods; PodDisruptionBudgets keep their status."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from tests.support.rogue import settle, small_world, work
 
 
 def budget(world: World, **spec: int | str) -> None:
-    """A PodDisruptionBudget for `web`."""
+    """Return a PodDisruptionBudget for `web`."""
     world.put(
         PodDisruptionBudget(
             metadata=ObjectMeta(name="web", namespace="default"),
@@ -23,7 +23,7 @@ def budget(world: World, **spec: int | str) -> None:
 
 
 def test_evicted_pod_is_made_anew_and_its_line_goes_on() -> None:
-    """The new pod has another name and the same line, so that moves of one replica can be counted."""
+    """The new pod has a new name and the same lineage, so that moves of one replica can be counted."""
     world = small_world()
     world.workloads.add(work(replicas=2))
     settle(world)
@@ -37,7 +37,7 @@ def test_evicted_pod_is_made_anew_and_its_line_goes_on() -> None:
 
 
 def test_scaling_down_gives_up_doubled_pods_first() -> None:
-    """Of three pods on two nodes one of the pair goes."""
+    """Scaling down three pods on two nodes removes one of the pair."""
     world = small_world(nodes=2)
     world.workloads.add(work(replicas=3, cpu="500m"))
     settle(world)
@@ -47,7 +47,7 @@ def test_scaling_down_gives_up_doubled_pods_first() -> None:
 
 
 def test_scaling_down_heeds_the_deletion_cost() -> None:
-    """A lower pod-deletion-cost goes first, though it stands alone."""
+    """A pod with a lower deletion cost is removed first, even if it is alone on its node."""
     world = small_world(nodes=2)
     cheap = dataclasses.replace(work(replicas=1), annotations={names.POD_DELETION_COST: "-5"})
     world.workloads.add(work(replicas=2))
@@ -62,7 +62,7 @@ def test_scaling_down_heeds_the_deletion_cost() -> None:
 
 
 def test_stateful_pod_comes_back_under_its_name_when_the_old_one_is_gone() -> None:
-    """Never two pods of one name."""
+    """Two pods of a StatefulSet never have the same name."""
     world = small_world()
     world.workloads.add(work("db", replicas=2, kind="StatefulSet"))
     settle(world)
@@ -76,7 +76,7 @@ def test_stateful_pod_comes_back_under_its_name_when_the_old_one_is_gone() -> No
 
 
 def test_job_works_and_ends_and_an_evicted_pod_of_it_starts_again() -> None:
-    """A Job is over when all its pods have succeeded."""
+    """A Job is done when all its pods have succeeded."""
     world = small_world()
     done: list[str] = []
     world.workloads.on_job_done = done.append
@@ -91,7 +91,7 @@ def test_job_works_and_ends_and_an_evicted_pod_of_it_starts_again() -> None:
 
 
 def test_daemon_pod_comes_with_the_node_and_goes_with_it() -> None:
-    """One per node, counted neither as moved nor as lost."""
+    """A DaemonSet has one pod per node, which counts neither as moved nor as lost."""
     world = small_world(nodes=2)
     world.workloads.add(work("agent", kind="DaemonSet", cpu="10m"))
     settle(world)
@@ -113,7 +113,7 @@ def test_daemon_pod_comes_with_the_node_and_goes_with_it() -> None:
     ],
 )
 def test_status_of_a_budget(spec: dict[str, int | str], allowed: int) -> None:
-    """Four healthy pods under each way to write a budget; percentages round up."""
+    """Each form of a budget is correct for four healthy pods; percentages round up."""
     world = small_world()
     budget(world, **spec)
     world.workloads.add(work(replicas=4))
@@ -123,7 +123,7 @@ def test_status_of_a_budget(spec: dict[str, int | str], allowed: int) -> None:
 
 
 def test_eviction_is_refused_until_the_pod_is_back() -> None:
-    """One may be away; the second waits until the first one's successor is ready."""
+    """One pod may be unavailable; the second waits until the first one's successor is ready."""
     world = small_world()
     budget(world, max_unavailable=1)
     world.workloads.add(work(replicas=3))
@@ -137,7 +137,7 @@ def test_eviction_is_refused_until_the_pod_is_back() -> None:
 
 
 def test_pod_under_two_budgets_is_never_evicted() -> None:
-    """The eviction API can't decide between two budgets."""
+    """The eviction API rejects a pod with two budgets."""
     world = small_world()
     budget(world, max_unavailable=1)
     world.put(

@@ -1,4 +1,4 @@
-"""The simulated API server, write by write: what is made, what conflicts, what is refused, who is told."""
+"""The simulated API server, write by write: creations, conflicts, refusals, notifications."""
 
 import msgspec
 import pytest
@@ -36,7 +36,7 @@ def world_of_one_pod() -> World:
 
 
 def test_objects_are_read_by_kind_and_name() -> None:
-    """With their namespace where they have one; a node's pods as they are."""
+    """Objects are read with their namespace if they have one."""
     world = world_of_one_pod()
     actuator = actuator_of(world)
     [key] = world.store.pods
@@ -54,13 +54,13 @@ def test_objects_are_read_by_kind_and_name() -> None:
 
 
 def test_events_are_not_simulated() -> None:
-    """They are answered all the same."""
+    """Events are not simulated, but they are answered."""
     asked = PublishEvent(id="1", kind="Node", name="n0", reason="R", message="m")
     assert actuator_of(small_world(1)).carry_out(asked) == InstructionSucceeded(id="1")
 
 
 def test_a_claim_is_made_once_and_launched() -> None:
-    """A name that is taken conflicts."""
+    """Creating an existing name is a conflict."""
     world = small_world(1)
     actuator = actuator_of(world)
     pool = world.store.pools["blue"]
@@ -77,7 +77,7 @@ def test_a_claim_is_made_once_and_launched() -> None:
 
 
 def test_patches_and_deletions_meet_the_object_that_was_read() -> None:
-    """Another version, another uid, or nothing at all conflicts."""
+    """Another version, another uid, or a missing object is a conflict."""
     world = small_world(1)
     actuator = actuator_of(world)
     ref, tree = Ref(kind="Node", name="n0"), {"metadata": {"annotations": {"k": "v"}}}
@@ -99,7 +99,7 @@ def test_patches_and_deletions_meet_the_object_that_was_read() -> None:
 
 
 def test_evictions_obey_budgets() -> None:
-    """Granted where one allows it, throttled where it does not, done where the pod is gone."""
+    """An eviction is granted if the PDB allows it, throttled if not, and done if the pod is gone."""
     world = world_of_one_pod()
     actuator = actuator_of(world)
     [key] = world.store.pods
@@ -122,7 +122,7 @@ def test_evictions_obey_budgets() -> None:
 
 
 def test_a_deletion_looks_at_the_pods_first() -> None:
-    """Dovetail's; a simulated Karpenter's does not."""
+    """Dovetail's deletion checks the pods first; the simulated Karpenter's does not."""
     for holds in (True, False):
         world = world_of_one_pod()
         [name] = world.store.claims
@@ -133,7 +133,7 @@ def test_a_deletion_looks_at_the_pods_first() -> None:
 
 
 def test_records_that_are_trusted() -> None:
-    """Sealed by the world's own key."""
+    """Records are trusted if the world's own key sealed them."""
     plain = encode_record(
         Record(
             id="mine", action=Action.DELETE_COST, method=Method.EMPTY, phase="tainting",
