@@ -1,4 +1,4 @@
-"""The time at which a round could answer differently without any event, for each source of such a time."""
+"""The next time at which a round could answer differently without any event, for each source of times."""
 
 from collections.abc import Sequence
 from fractions import Fraction

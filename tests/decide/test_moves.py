@@ -181,7 +181,7 @@ def test_pods_without_a_place(homeless: list[Unplaced], waiting: list[Unplaced],
         assert isinstance(outcome, Refusal) is (told is not None)
 
 
-# ---------------------------------------------------------------- what is hopeless
+# ---------------------------------------------------------------- refusals without a simulation
 
 
 @pytest.mark.parametrize("count", [1, 2])

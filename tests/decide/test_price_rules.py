@@ -355,7 +355,7 @@ def test_karpenter_goes_by_what_is_allowed() -> None:
     ],
 )
 def test_what_keeping_one_would_do_as_well(sources: list[Any], kinds: list[Any], told: Any) -> None:
-    """Gate 4: the type of a removed node is kept only below the price of the cheapest such node."""
+    """Gate 4: the type of removed nodes is kept only below the price of the cheapest of those nodes."""
     gone = [source(name, amount, kind=kind) for name, amount, kind in sources]
     for settings in (DOVETAIL, KARPENTER_1_15):
         assert _one(gone, new_node(*kinds), settings) == told

@@ -139,7 +139,7 @@ def test_a_restless_pool_asks_for_half_as_much_again_at_once(
 
 @pytest.mark.parametrize(("restless", "hours"), [(True, 20), (False, 18)])
 def test_ageing_is_seen_in_time_in_a_restless_pool(restless: bool, hours: int) -> None:
-    """What is asked for falls with age, and half as much again falls half as fast again: the round wakes in time."""
+    """In a restless pool the required savings fall half as fast again with age, and the round wakes in time."""
     town = _town(price=1.0)
     for name in ("busy", "rest"):
         town.node(name, "m", age=timedelta(0), life="24h")

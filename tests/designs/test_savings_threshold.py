@@ -120,7 +120,7 @@ def test_ten_cents_for_five_pods_but_not_for_fifty(pods: int, goes: bool) -> Non
 
 
 def _spot_town(saving: list[str], price: str = "1.00", pods: int = 8, **node: Any) -> Town:
-    """Return a spot node that many cheaper spot types could replace, each saving so much."""
+    """Return a spot node that many cheaper spot types could replace, with these savings."""
     source = Decimal(price)
     kinds = [spot_kind(f"t{place:03d}", str(source - Decimal(text))) for place, text in enumerate(saving)]
     town = Town(spot_kind("now", price), *kinds)

@@ -71,7 +71,7 @@ def test_host_ports(question: dict[str, Any], answer: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("question", "answer"), units("fits"))
 def test_fits(question: dict[str, Any], answer: dict[str, Any]) -> None:
-    """Nothing fits where any room is negative, asked for or not."""
+    """Nothing fits if any free resource is negative, requested or not."""
     assert pods.fits(_amounts(question["candidate"]), _amounts(question["total"])) is answer["fits"]
 
 

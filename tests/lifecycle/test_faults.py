@@ -111,7 +111,7 @@ def test_not_found_means_gone(kind: type) -> None:
     driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(40)
     claim = world.get(NodeClaim, "a-claim")
     assert claim is not None
-    world.delete_claim(claim)  # what NOT_FOUND said, a little later
+    world.delete_claim(claim)  # the watch confirms NOT_FOUND a little later
     driver.run(300)
     assert set(driver.ends()) == {"done"}
     assert_clean(driver)

@@ -205,7 +205,7 @@ def test_taints_that_should_be_avoided_are_tolerated_last() -> None:
 
 
 def test_reserved_offerings() -> None:
-    """A reservation is asked for by name; when its slots are used up, simulations fall back and placing waits."""
+    """A reservation is requested by name; without free slots simulations fall back and placing waits."""
     offers = (
         _offer("reserved", "a", "0.001", reservation_id="r1", reservation_capacity=1),
         _offer("on-demand", "a", "0.4"),

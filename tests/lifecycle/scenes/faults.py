@@ -181,7 +181,7 @@ _KINDS: dict[str, type[Instruction]] = {
 
 
 def _short(talk: Talk) -> str:
-    """Return a conversation in one line: what was asked for when, and how it ended."""
+    """Return a conversation in one line: the instructions with their times, and the end."""
     asked = []
     for at, item in talk.log:
         ident = getattr(item, "id", "")
