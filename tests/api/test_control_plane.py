@@ -1,4 +1,4 @@
-"""The control plane that other tests stand on does what they rely on."""
+"""Check the test control plane that other tests rely on."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from tests.support.crd_rules import pool
 
 
 def test_a_user_without_rights_is_refused(api_server: ControlPlane) -> None:
-    """RBAC is on: a known user may do nothing that no role gives, an unknown one is nobody."""
+    """A known user may do only what a role grants; an unknown user is not authenticated."""
     with api_server.client("nobody") as client:
         assert client.request("GET", "/api/v1/nodes")[0] == 403
     stranger = Client(int(api_server.base_url.rsplit(":", 1)[1]), "made-up", api_server.ca_path)
@@ -17,7 +17,7 @@ def test_a_user_without_rights_is_refused(api_server: ControlPlane) -> None:
 
 
 def test_a_restart_keeps_address_and_data(new_api_server: Callable[..., ControlPlane]) -> None:
-    """What was stored before the API server was killed is there after it came back."""
+    """Stored data is still there after the API server was killed and restarted."""
     plane = new_api_server()
     before = plane.base_url
     with plane.client() as client:
@@ -29,7 +29,7 @@ def test_a_restart_keeps_address_and_data(new_api_server: Callable[..., ControlP
 
 
 def test_what_a_failed_test_broke_is_mended(new_api_server: Callable[..., ControlPlane]) -> None:
-    """Programs that ended are back, over the same data, and the controller manager sees what is written."""
+    """Stopped programs are restarted with the same data, and the controller manager sees new writes."""
     plane = new_api_server(whole=True)
     with plane.client() as client:
         client.apply(pool())
@@ -44,7 +44,7 @@ def test_what_a_failed_test_broke_is_mended(new_api_server: Callable[..., Contro
 
 
 def test_service_accounts_get_tokens(api_server: ControlPlane) -> None:
-    """The server signs tokens for service accounts, and knows them again."""
+    """The server issues tokens for service accounts and accepts them."""
     with api_server.client() as client:
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tried", "namespace": "default"}}
         client.apply(account)

@@ -1,4 +1,4 @@
-"""Our CRDs on a real API server."""
+"""Dovetail's CRDs on a real API server."""
 
 import csv
 import json
@@ -34,13 +34,13 @@ MANIFESTS = SHARED / "manifests"
 
 @pytest.fixture(scope="module")
 def client(api_server: ControlPlane) -> Iterator[Client]:
-    """Make one client for the module."""
+    """Build one client for the module."""
     with api_server.client() as made:
         yield made
 
 
 def judge(client: Client, manifest: Manifest) -> tuple[int, str]:
-    """Ask the server what it would say to an object."""
+    """Return the server's answer to a dry run of an object."""
     status, answer = client.create(manifest, dryRun="All")
     return status, answer.get("message", "") if status >= 300 else ""
 
@@ -94,7 +94,7 @@ def test_defaults_of_the_disruption_policy(client: Client) -> None:
 
 
 def test_an_object_that_holds_0s_keeps_it(client: Client) -> None:
-    """What Karpenter's default wrote into an object stays."""
+    """A stored value 0s from Karpenter's default is kept."""
     _, stored = client.create(disruption(consolidateAfter="0s"), dryRun="All")
     assert stored["spec"]["disruption"]["consolidateAfter"] == "0s"
 
@@ -113,7 +113,7 @@ def test_an_integer_for_nodes_is_refused(client: Client) -> None:
 
 
 def test_every_new_field_is_stored(client: Client) -> None:
-    """Nothing of the disruption policy is pruned, under strict reading too."""
+    """No field of the disruption policy is pruned, under strict validation too."""
     policy = {
         "consolidationPolicy": "Balanced",
         "consolidateAfter": "30s",
@@ -131,14 +131,14 @@ def test_every_new_field_is_stored(client: Client) -> None:
 
 
 def test_a_field_that_nobody_knows_is_refused_under_strict_reading(client: Client) -> None:
-    """A typo is caught where kubectl asks for it."""
+    """Strict validation refuses an unknown field."""
     status, answer = client.create(disruption(consolidateAfterwards="1m"), dryRun="All", fieldValidation="Strict")
     assert status == 400
     assert "consolidateAfterwards" in answer["message"]
 
 
 def test_a_pool_cannot_turn_static(client: Client) -> None:
-    """Setting replicas later is refused, as is another kind of node class."""
+    """Setting replicas later, or another kind of node class, is refused."""
     manifest = pool(replicas=1)
     manifest["metadata"]["name"] = "stays-static"
     client.apply(manifest)
@@ -183,7 +183,7 @@ def test_the_spec_of_a_claim_never_changes_and_its_status_holds_pod_events(clien
 
 
 def test_an_object_of_an_older_crd_can_still_be_changed(new_api_server: Callable[..., ControlPlane]) -> None:
-    """A schedule that an older CRD let in does not stand in the way of a change elsewhere in the pool."""
+    """A schedule from an older CRD does not block other changes of the pool."""
     older = crds()
     properties = older[0]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]
     budgets = properties["disruption"]["properties"]["budgets"]

@@ -1,4 +1,4 @@
-"""The cron rules of the CRD, judged here by Python's expressions; `test_crds` asks the real server."""
+"""The cron rules of the CRD, evaluated with Python's regular expressions; `test_crds` uses the real server."""
 
 import re
 
@@ -15,14 +15,14 @@ CALL = re.compile(r"(!?)self\.matches\(r'([^']*)'\)")
 
 
 def keeps(rule: CelRule, schedule: str) -> bool:
-    """Judge one rule: calls of matches joined by ||, each perhaps denied."""
+    """Return whether a schedule meets one rule: calls of matches joined by ||, each perhaps negated."""
     calls = CALL.findall(rule.rule)
     assert " || ".join(f"{sign}self.matches(r'{pattern}')" for sign, pattern in calls) == rule.rule
     return any(bool(re.search(pattern.replace("$", r"\Z"), schedule)) is (sign == "") for sign, pattern in calls)
 
 
 def accepted(schedule: str) -> bool:
-    """Judge a schedule by all rules."""
+    """Return whether a schedule meets all rules."""
     return all(keeps(rule, schedule) for rule in schedule_rules())
 
 
@@ -41,18 +41,18 @@ def test_every_value_and_range_of_a_field(field: CronField) -> None:
 
 @pytest.mark.parametrize("schedule", SCHEDULES_GOOD + SCHEDULES_ODD)
 def test_good_schedules(schedule: str) -> None:
-    """What cron reads keeps every rule."""
+    """A schedule that cron can read meets every rule."""
     assert accepted(schedule)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES_BAD)
 def test_bad_schedules(schedule: str) -> None:
-    """What no cron reads breaks a rule."""
+    """A schedule that no cron can read breaks a rule."""
     assert not accepted(schedule)
 
 
 def test_a_schedule_of_the_wrong_shape_breaks_one_rule_only() -> None:
-    """Where there are not five fields nothing is said about single fields."""
+    """A schedule without five fields breaks only the rule on its shape."""
     broken = [rule for rule in schedule_rules() if not keeps(rule, "0 0 * *")]
     assert [rule.message.split(" such as")[0] for rule in broken] == ["schedule must be five cron fields"]
 
@@ -72,7 +72,7 @@ texts = st.tuples(zones, st.lists(fields, min_size=4, max_size=6).map(" ".join))
 
 @given(texts)
 def test_the_api_server_and_run_time_agree_on_schedules(schedule: str) -> None:
-    """What the CRD's rules accept can be read at run time, and the other way round."""
+    """The CRD accepts a schedule exactly if it can be read at run time."""
     assume(not any(set(field) == {","} for field in schedule.split()))
     try:
         parse_schedule(schedule)

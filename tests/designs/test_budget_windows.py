@@ -93,7 +93,7 @@ def test_omitted_budgets_are_ten_percent() -> None:
 
 
 def test_zero_disables() -> None:
-    """Disruption-controls, Validation/Defaults: users can disable scale down for a NodePool with 0."""
+    """Disruption-controls, Validation/Defaults: a budget of 0 disables scale-down for a NodePool."""
     assert _town([{"nodes": "0"}], _time(6, 12)).act() is None
 
 
@@ -138,7 +138,7 @@ def test_a_budget_for_one_reason_leaves_the_others() -> None:
 
 
 def test_a_broken_budget_closes_what_it_names_only() -> None:
-    """Spec section 1: a broken budget allows 0 for the reasons it names, says so, and the rest goes on."""
+    """Spec section 1: an unreadable budget allows 0 for the reasons it names, and other reasons go on."""
     broken = {"nodes": "5", "schedule": "0 25 * * *", "duration": "1h", "reasons": ["Empty"]}
     town = _town([broken], _time(6, 12), nodes=2)
     assert town.act() is None
@@ -149,7 +149,7 @@ def test_a_broken_budget_closes_what_it_names_only() -> None:
 
 
 def test_not_ready_and_leaving_nodes_use_it_up() -> None:
-    """Spec sections 7 and 12: what counts against a budget is nodes marked for deletion, and NotReady ones."""
+    """Spec sections 7 and 12: nodes marked for deletion and NotReady nodes use up a budget."""
     town = _town([{"nodes": "3"}], _time(6, 12), nodes=6)
     town.node("n90", "m", ready=False)
     town.pod("busy", "n90")

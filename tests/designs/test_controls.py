@@ -21,7 +21,7 @@ MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 
 
 def annotate(town: Town, pool: str = "default", **annotations: str) -> None:
-    """Put annotations of `dovetail.dev/` on a pool; `_` stands for `-`."""
+    """Add annotations of `dovetail.dev/` to a pool; `_` stands for `-`."""
     item = town.pools[pool]
     added = {f"dovetail.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
     meta = msgspec.structs.replace(item.metadata, annotations={**item.metadata.annotations, **added})
@@ -29,7 +29,7 @@ def annotate(town: Town, pool: str = "default", **annotations: str) -> None:
 
 
 def stamp(at: datetime) -> str:
-    """Return RFC 3339."""
+    """Return the time in RFC 3339 format."""
     return at.isoformat().replace("+00:00", "Z")
 
 
@@ -43,7 +43,7 @@ def empties(count: int, *, now: datetime = NOW, settings: Settings = DOVETAIL, *
 
 
 def gone(town: Town) -> int:
-    """Return how many nodes the next command takes."""
+    """Return the number of nodes in the next command."""
     command = town.act()
     return 0 if command is None else len(command.nodes)
 
@@ -91,7 +91,7 @@ def left_before(*entries: tuple[timedelta, int, str]) -> str:
     ],
 )
 def test_a_rate_budget(budget: dict[str, Any], history: str | None, count: int) -> None:
-    """At most `nodes` nodes begin to leave within any `per`; the history says which did."""
+    """At most `nodes` nodes begin to leave within any span `per`, according to the history."""
     town = empties(10, budgets=[budget, {"nodes": "100%"}])
     if history is not None:
         annotate(town, recent_disruptions=history)
@@ -108,14 +108,14 @@ def test_nodes_in_flight_are_not_subtracted_twice() -> None:
 
 
 def test_commands_in_validation_count_before_their_start() -> None:
-    """Nodes of a command that has not begun yet are not given away a second time."""
+    """Nodes of a command in validation use up the rate."""
     town = empties(10, budgets=[{"nodes": "3", "per": "1h"}])
     town.leaving["n00"] = LeavingNode(node="n00", method=Method.EMPTY, since=NOW, command_id="new")
     assert gone(town) == 2
 
 
 def test_a_used_up_rate_says_when_the_next_may_go() -> None:
-    """The gate `budget` carries the time at which the oldest start falls out of the span."""
+    """The gate `budget` names the time at which the oldest departure leaves the span."""
     town = empties(3, budgets=[{"nodes": "2", "per": "1h"}])
     annotate(town, recent_disruptions=left_before((20 * MINUTE, 1, "Empty"), (50 * MINUTE, 1, "Empty")))
     result = town.round()
@@ -158,7 +158,7 @@ NIGHT = {"schedule": "0 22 * * *", "duration": "6h"}
     ids=str,
 )
 def test_a_window_that_allows(windows: Any, when: datetime, count: int) -> None:
-    """A reason that a window names is acted on only while one of those windows is open; a broken one closes them."""
+    """A reason with windows is acted on only while one is open; an unreadable window never opens."""
     assert gone(empties(5, now=when, windows=windows)) == count
 
 
@@ -183,7 +183,7 @@ def test_outside_a_window_the_gate_says_when_it_opens() -> None:
     ids=str,
 )
 def test_min_node_age(age: timedelta, verdict: str) -> None:
-    """A younger node is no source for Empty and Underutilized; equal is old enough."""
+    """A node below minNodeAge is no candidate for Empty and Underutilized; exactly that age is enough."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"minNodeAge": "2h", "consolidationSavingsThreshold": 0})
     town.node("empty", "m", age=age)
@@ -196,7 +196,7 @@ def test_min_node_age(age: timedelta, verdict: str) -> None:
 
 
 def test_drift_does_not_look_at_min_node_age() -> None:
-    """Expiry and drift take young nodes too."""
+    """Expiry and drift ignore minNodeAge."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"minNodeAge": "2h"})
     town.node("n", "m", age=MINUTE, drifted=MINUTE)
@@ -204,7 +204,7 @@ def test_drift_does_not_look_at_min_node_age() -> None:
 
 
 def test_an_unreadable_min_node_age_stops_consolidation_only() -> None:
-    """It fails closed for the reasons it governs: Empty and Underutilized."""
+    """An unreadable minNodeAge blocks Empty and Underutilized only."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"minNodeAge": "soon"})
     town.node("empty", "m")
@@ -232,14 +232,14 @@ def test_an_unreadable_min_node_age_stops_consolidation_only() -> None:
     ],
 )
 def test_a_pause(value: str, count: int) -> None:
-    """`true` or a time to come pauses; so does anything that can't be read."""
+    """A pause is `true`, a future time, or any value that cannot be read."""
     town = empties(3)
     annotate(town, paused=value)
     assert gone(town) == count
 
 
 def test_a_pause_shows_its_reason_and_an_odd_one_warns() -> None:
-    """Gate `paused`, right after `managed`, carries the free text."""
+    """The gate `paused` follows `managed` and carries the text of the annotation."""
     town = empties(1)
     annotate(town, paused="true", paused_reason="release freeze")
     (verdict,) = town.round().verdicts
@@ -250,7 +250,7 @@ def test_a_pause_shows_its_reason_and_an_odd_one_warns() -> None:
 
 
 def test_a_pause_keeps_nodes_out_of_other_pools_commands() -> None:
-    """A command never takes nodes of a paused pool along."""
+    """A command never includes nodes of a paused pool."""
     town = Town(kind("m", "0.20"))
     for pool in ("default", "other"):
         town.pool(pool)
@@ -290,7 +290,7 @@ def test_the_setting_pauses_everything_and_karpenter_knows_no_pause() -> None:
     ],
 )
 def test_not_ready_nodes(limit: str, sick: int, nodes: int, count: int) -> None:
-    """More NotReady nodes than allowed (percent rounded up) stop the pool."""
+    """More unready nodes than allowed (percentages round up) stop the pool."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"health": {"notReadyNodes": limit}})
     for number in range(nodes):
@@ -303,7 +303,7 @@ def _unless(ready: bool) -> dict[str, str]:
 
 
 def waiting(town: Town, name: str, since: timedelta, **spec: Any) -> None:
-    """Add a pod that the scheduler has found no place for since some time."""
+    """Add a pod that has been unschedulable since this time."""
     town.pod(name, cpu="64", spec=spec)
     pod = town.pods[name]
     entry = msgspec.structs.replace(pod.status.conditions[0], last_transition_time=town.now - since)
@@ -322,7 +322,7 @@ def waiting(town: Town, name: str, since: timedelta, **spec: Any) -> None:
     ],
 )
 def test_pending_pods(since: timedelta, pods: int, spec: dict[str, Any], count: int) -> None:
-    """So many pods that could run on the pool, unschedulable for so long, stop it; other pods don't count."""
+    """Enough suitable pods that are unschedulable for long enough stop the pool; other pods do not count."""
     town = empties(2, health={"pendingPods": {"count": 2, "for": "5m"}})
     for number in range(pods):
         waiting(town, f"w{number}", since, **spec)
@@ -330,7 +330,7 @@ def test_pending_pods(since: timedelta, pods: int, spec: dict[str, Any], count: 
 
 
 def test_a_halted_pool_and_broken_limits_stop_voluntary_commands() -> None:
-    """Annotation `dovetail.dev/halted` holds whatever is in it; health that can't be read counts as violated."""
+    """Any `dovetail.dev/halted` annotation holds the pool; so do unreadable health limits."""
     town = empties(2)
     annotate(town, halted=json.dumps({"why": "moved pods are not ready", "owners": ["default/Deployment/web"]}))
     (verdict, _) = town.round().verdicts
@@ -342,7 +342,7 @@ def test_a_halted_pool_and_broken_limits_stop_voluntary_commands() -> None:
 
 
 def test_an_alert_holds_all_pools() -> None:
-    """The alert gate's answer is part of the question."""
+    """An active alert holds all pools."""
     town = empties(2)
     assert town.round(alert="Alert TooManyErrors fires.").commands == ()
     assert town.round(alert="Alert TooManyErrors fires.").verdicts[0].verdict == "health"
@@ -364,7 +364,7 @@ def test_an_alert_holds_all_pools() -> None:
     ],
 )
 def test_a_window_of_a_workload(window: str, when: datetime, verdict: str) -> None:
-    """A node with such a pod goes only while the window is open; one that can't be read is closed."""
+    """A node with a pod that has a window goes only while it is open; an unreadable window is closed."""
     town = Town(kind("m", "0.20"), now=when)
     town.pool(disruption={"consolidationSavingsThreshold": 0})
     town.node("n", "m", drifted=MINUTE)
@@ -385,7 +385,7 @@ def test_all_windows_of_a_node_must_be_open() -> None:
 
 
 def test_a_termination_grace_period_lifts_a_workloads_window_for_drift() -> None:
-    """As for do-not-disrupt: drift and expiry pass, cost does not."""
+    """A terminationGracePeriod lifts pod windows for drift and expiry, not for cost."""
     town = Town(kind("m", "0.20"), now=_time(1, 12))
     town.pool()
     town.node("n", "m", drifted=MINUTE)
@@ -400,7 +400,7 @@ def test_a_termination_grace_period_lifts_a_workloads_window_for_drift() -> None
 
 
 def test_a_decider_with_memory_sees_every_edge() -> None:
-    """Pauses that end, ages that are reached and windows that open change the answer of the same objects."""
+    """The end of a pause, a reached age or an open window changes the answer without any event."""
     town = Town(kind("m", "0.20"), now=_time(1, 12))
     town.pool(disruption={"minNodeAge": "3h", "consolidationSavingsThreshold": 0})
     annotate(town, paused=stamp(_time(1, 13)))
@@ -423,7 +423,7 @@ def test_a_decider_with_memory_sees_every_edge() -> None:
 
 
 def test_reasons_of_rows_are_those_of_the_contract() -> None:
-    """A closed window shows as nothing left in the budgets' table."""
+    """A closed window shows as 0 allowed in the budget table."""
     town = empties(2, now=_time(1, 12), windows=[{**NIGHT, "reasons": ["Empty"]}])
     rows = {row.reason: row.left for row in town.round().budgets}
     assert rows[Reason.EMPTY] == 0
@@ -431,7 +431,7 @@ def test_reasons_of_rows_are_those_of_the_contract() -> None:
 
 
 def test_a_window_that_cannot_be_read_is_told() -> None:
-    """It never opens, and the facts of its node say which pod and why."""
+    """An unreadable window never opens, and the node's facts name the pod and the problem."""
     town = Town(kind("m", "0.10", cpu=4))
     town.pool()
     town.node("n", "m")
@@ -442,7 +442,7 @@ def test_a_window_that_cannot_be_read_is_told() -> None:
 
 
 def test_of_equally_tight_budgets_the_first_is_named() -> None:
-    """The answer to why doesn't depend on what stands behind it."""
+    """The reason names the first of equally tight budgets."""
     town = Town(kind("m", "0.10", cpu=4))
     town.pool(disruption={"budgets": [{"nodes": "0"}, {"nodes": "0%"}]})
     town.node("n", "m")

@@ -1,4 +1,4 @@
-"""Seed grace-period, consolidation grace period: its three timelines, both sides, and what it leaves alone."""
+"""Design grace-period: its three timelines, sources and destinations, and what it does not affect."""
 
 from datetime import timedelta
 from typing import Any
@@ -13,7 +13,7 @@ LONG_AGO = timedelta(hours=10)
 
 
 def _town(**disruption: Any) -> Town:
-    """Return a pool with grace-period's grace period on nodes of four cores that cost the same."""
+    """Return a pool with the design's grace period on nodes of four cores that cost the same."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={**HALF_AN_HOUR, **disruption})
     return town
@@ -121,7 +121,7 @@ def test_initialized_stands_in_for_a_pod_event() -> None:
 
 
 def test_drift_does_not_look_at_it() -> None:
-    """Spec section 2: drift takes a node in its grace period, and moves pods to another that is in one."""
+    """Spec section 2: drift ignores the grace period of both the drifted node and the destination."""
     town = _town()
     town.node("node-a", "m", idle=MINUTES, drifted=MINUTES)
     town.node("node-b", "m", idle=MINUTES)

@@ -1,4 +1,4 @@
-"""Seed lifecycle-controller, node lifecycle controller: the order of the methods and the names of the actions."""
+"""Design lifecycle-controller: the order of the methods and the names of the actions."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -13,7 +13,7 @@ HOUR = timedelta(hours=1)
 
 
 def _town() -> Town:
-    """Return one node for every method: empty, expired, drifted, and two that money could be saved with."""
+    """Return one node for every method: empty, expired, drifted, and two for cost."""
     town = Town(kind("m", "0.40"), kind("s", "0.10", cpu=1, memory=4))
     town.pool(disruption={"consolidationSavingsThreshold": 0, "expireAfter": "100h"})
     town.node("empty", "m")
@@ -43,7 +43,7 @@ def test_empty_then_expired_then_drifted_then_cost() -> None:
 
 
 def test_every_method_on_the_untouched_snapshot() -> None:
-    """The round takes the first method that acts; asked for all, each answers for itself."""
+    """A round takes the first method that acts; on request each method answers separately."""
     result = _town().round(every_method=True)
     assert [entry.method.value for entry in result.methods] == [
         "empty", "expired", "drifted", "multiNode", "singleNode",
@@ -72,7 +72,7 @@ def test_replace_where_pods_find_no_room(why: str) -> None:
 
 
 def test_oldest_expiry_first() -> None:
-    """Spec section 5: of several expired nodes the one that expired first goes first."""
+    """Spec section 5: the node that expired first goes first."""
     town = Town(kind("m", "0.40"))
     town.pool(disruption={"expireAfter": "100h", "budgets": [{"nodes": "1"}]})
     for name, age in (("a", 101), ("b", 103), ("c", 102)):
@@ -83,7 +83,7 @@ def test_oldest_expiry_first() -> None:
 
 @pytest.mark.parametrize(("age", "goes"), [(timedelta(hours=100) - timedelta(seconds=1), False), (100 * HOUR, True)])
 def test_expired_from_the_very_second(age: timedelta, goes: bool) -> None:
-    """Spec section 5: expired is age >= expireAfter."""
+    """Spec section 5: a node is expired if age >= expireAfter."""
     town = Town(kind("m", "0.40"))
     town.pool(disruption={"expireAfter": "100h", "consolidateAfter": "Never"})
     town.node("n", "m", age=age)
@@ -92,7 +92,7 @@ def test_expired_from_the_very_second(age: timedelta, goes: bool) -> None:
 
 
 def test_empty_expired_nodes_go_together() -> None:
-    """Spec section 5: expired (or drifted) nodes that are empty are simply deleted, all such together."""
+    """Spec section 5: empty nodes that are expired or drifted are deleted together."""
     town = Town(kind("m", "0.40"))
     town.pool(disruption={"expireAfter": "100h", "consolidateAfter": "Never"})
     for name in ("a", "b", "c"):
@@ -101,7 +101,7 @@ def test_empty_expired_nodes_go_together() -> None:
 
 
 def test_several_commands_side_by_side() -> None:
-    """Spec section 5: a command takes one node; a budget of three is soon three commands side by side."""
+    """Spec section 5: a command takes one node, so a budget of three leads to three commands."""
     town = Town(kind("m", "0.40"))
     town.pool(disruption={"budgets": [{"nodes": "3"}], "consolidateAfter": "Never"})
     for number in range(6):
@@ -142,7 +142,7 @@ def test_blocked_by_pods_that_cannot_be_evicted(blocked_by: str) -> None:
 
 
 def test_cost_waits_for_the_cluster_to_settle() -> None:
-    """Lifecycle-controller, Stabilization Window, and spec section 12: it holds cost actions back, nothing else."""
+    """Lifecycle-controller and spec section 12: stabilization holds cost actions only."""
     town = _town()
     town.stabilized_until = town.now + timedelta(minutes=5)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Node repair (spec section 19): candidates, order, budgets, breaker, what holds it and what does not."""
+"""Node repair (spec section 19): candidates, order, budgets, breaker, and what blocks it."""
 
 import dataclasses
 from datetime import timedelta
@@ -18,7 +18,7 @@ DEAD = {"condition": "Ready", "status": "Unknown", "for": "10m"}
 
 
 def town(nodes: int = 10, *, settings: Settings = DOVETAIL, **disruption: Any) -> Town:
-    """Build a pool that repairs nodes whose kubelet is silent; each node has one pod, the last one has room."""
+    """Build a pool that repairs nodes with a silent kubelet; each node has one pod, the last one has room."""
     made = Town(kind("m", "0.20"), settings=settings)
     rules = {"repair": [DEAD], "consolidateAfter": "Never", "budgets": [{"nodes": "100%"}], **disruption}
     made.pool(disruption=rules)
@@ -29,7 +29,7 @@ def town(nodes: int = 10, *, settings: Settings = DOVETAIL, **disruption: Any) -
 
 
 def fall_ill(made: Town, name: str, since: timedelta, type_: str = "Ready", status: str = "Unknown") -> None:
-    """Let a node have a condition for so long."""
+    """Give a node a condition for this long."""
     node = made.nodes[name]
     entry = Condition(type=type_, status=status, last_transition_time=made.now - since)
     others = tuple(item for item in node.status.conditions if item.type != type_)
@@ -39,7 +39,7 @@ def fall_ill(made: Town, name: str, since: timedelta, type_: str = "Ready", stat
 
 
 def annotated(made: Town, name: str, **annotations: str) -> None:
-    """Annotate a node with names of karpenter.sh."""
+    """Add annotations of karpenter.sh to a node."""
     node = made.nodes[name]
     added = {f"karpenter.sh/{key.replace('_', '-')}": value for key, value in annotations.items()}
     made.nodes[name] = msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, annotations=added))
@@ -55,14 +55,14 @@ def annotated(made: Town, name: str, **annotations: str) -> None:
     ],
 )
 def test_a_condition_for_long_enough(since: timedelta, type_: str, status: str, goes: bool) -> None:
-    """The very condition and status, for at least `for`."""
+    """Repair needs the exact condition and status for at least `for`."""
     made = town()
     fall_ill(made, "n3", since, type_, status)
     assert moved(made.act()) == (("deleteUnhealthy", ("n3",)) if goes else None)
 
 
 def test_a_replacement_comes_first_where_pods_need_one() -> None:
-    """Pods that find no room get a new node before the broken one goes."""
+    """Pods without room get a new node before the unhealthy node goes."""
     made = Town(kind("m", "0.20"))
     made.pool(disruption={"repair": [DEAD], "consolidateAfter": "Never"})
     made.node("n", "m")
@@ -75,7 +75,7 @@ def test_a_replacement_comes_first_where_pods_need_one() -> None:
 
 
 def test_the_longest_unhealthy_goes_first() -> None:
-    """Then by name."""
+    """The node that is unhealthy longest goes first, then by name."""
     made = town(budgets=[{"nodes": "1"}])
     for name, minutes in (("n1", 20), ("n2", 30)):
         fall_ill(made, name, minutes * MINUTE)
@@ -87,7 +87,7 @@ def test_the_longest_unhealthy_goes_first() -> None:
     [(10, 2, True), (10, 3, False), (3, 1, True), (3, 2, False), (101, 21, True), (101, 22, False)],
 )
 def test_the_breaker(nodes: int, sick: int, goes: bool) -> None:
-    """More than 20 % of the pool's nodes (rounded up) with a covered condition: nothing, with a warning."""
+    """Repair stops with a warning if more than 20 % (rounded up) of a pool's nodes are unhealthy."""
     made = town(nodes)
     for number in range(sick):
         fall_ill(made, f"n{number}", (1 if number else 20) * MINUTE)  # covered counts, long enough or not
@@ -105,7 +105,7 @@ def test_the_breaker(nodes: int, sick: int, goes: bool) -> None:
     ],
 )
 def test_what_a_node_says(annotations: dict[str, str], goes: bool) -> None:
-    """do-not-disrupt does not hold repair, do-not-repair does."""
+    """The annotation do-not-repair blocks repair; do-not-disrupt does not."""
     made = town()
     fall_ill(made, "n3", 20 * MINUTE)
     annotated(made, "n3", **annotations)
@@ -122,7 +122,7 @@ def test_what_a_node_says(annotations: dict[str, str], goes: bool) -> None:
     ],
 )
 def test_budgets_count_marked_nodes_only(budgets: list[dict[str, Any]], goes: bool) -> None:
-    """A node that is not ready takes no place in the budget of its own repair."""
+    """An unready node does not use up the budget of its own repair."""
     made = town(budgets=budgets)
     fall_ill(made, "n3", 20 * MINUTE)
     assert (made.act() is not None) is goes
@@ -132,7 +132,7 @@ def test_budgets_count_marked_nodes_only(budgets: list[dict[str, Any]], goes: bo
     ("drain", "lifted"), [(None, False), ("0s", True), ("5m", True)], ids=["no bound", "at once", "five minutes"]
 )
 def test_pods_hold_a_repair_without_a_bounded_drain(drain: str | None, lifted: bool) -> None:
-    """A PDB or a protected pod stops it, unless the drain is bounded."""
+    """A PDB or a protected pod blocks repair unless the drain is bounded."""
     rule = DEAD if drain is None else {**DEAD, "drainFor": drain}
     for guard in ("pdb", "annotation"):
         made = town(repair=[rule])
@@ -145,7 +145,7 @@ def test_pods_hold_a_repair_without_a_bounded_drain(drain: str | None, lifted: b
 
 
 def test_repair_is_the_first_method_and_health_does_not_hold_it() -> None:
-    """It goes before drift; health limits are for voluntary reasons only."""
+    """Repair comes before drift and ignores health limits."""
     made = town(health={"notReadyNodes": "0"})
     made.node("old", "m", drifted=MINUTE)
     fall_ill(made, "n3", 20 * MINUTE)
@@ -153,7 +153,7 @@ def test_repair_is_the_first_method_and_health_does_not_hold_it() -> None:
 
 
 def test_a_pause_holds_repair_too() -> None:
-    """No command of any reason."""
+    """A paused pool is not repaired."""
     made = town()
     fall_ill(made, "n3", 20 * MINUTE)
     pool = made.pools["default"]
@@ -163,7 +163,7 @@ def test_a_pause_holds_repair_too() -> None:
 
 
 def test_where_karpenter_repairs_it_is_left_alone() -> None:
-    """With Karpenter's gate NodeRepair on, nothing happens and a warning says why; its profile has no repair."""
+    """With Karpenter's gate NodeRepair, Dovetail only warns; Karpenter's profile has no repair."""
     gates = KarpenterSettings(feature_gates=((FeatureGate.NODE_REPAIR, True),))
     made = town(settings=dataclasses.replace(DOVETAIL, karpenter=gates))
     fall_ill(made, "n3", 20 * MINUTE)
@@ -176,14 +176,14 @@ def test_where_karpenter_repairs_it_is_left_alone() -> None:
 
 
 def test_the_round_looks_again_when_repair_is_due() -> None:
-    """The time at which a condition has lasted long enough is a time to look again."""
+    """The next change includes the time at which a condition has lasted long enough."""
     made = town()
     fall_ill(made, "n3", 4 * MINUTE)
     assert made.round().next_change == NOW + 6 * MINUTE
 
 
 def test_pools_without_repair_show_no_such_method() -> None:
-    """A cluster that sets none of these fields behaves as before."""
+    """A cluster without repair rules behaves as before."""
     made = town(repair=[])
     assert next(entry.method.value for entry in made.round(every_method=True).methods) == "empty"
     assert next(entry.method.value for entry in town().round(every_method=True).methods) == "unhealthy"
@@ -200,7 +200,7 @@ def test_pools_without_repair_show_no_such_method() -> None:
     ],
 )
 def test_a_drain_is_only_ever_bounded_earlier(present: str | None, written: bool) -> None:
-    """The annotation that ends a drain moves to an earlier time only."""
+    """The annotation that ends a drain is only ever moved to an earlier time."""
     annotations = {} if present is None else {"karpenter.sh/nodeclaim-termination-timestamp": present}
     claim = {"metadata": {"name": "c", "annotations": annotations}}
     until = NOW.replace(year=2026, month=5, day=13, hour=12, minute=0, second=0, microsecond=0)

@@ -1,4 +1,4 @@
-"""Seed savings-threshold, consolidation savings threshold: its worked examples, to the cent."""
+"""Design savings-threshold: its worked examples, to the cent."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -22,7 +22,7 @@ def _threshold(value: float) -> dict[str, Any]:
 
 
 def _aged(share: float) -> timedelta:
-    """So far through a life of ten hours."""
+    """Return the age at this share of a life of ten hours."""
     return timedelta(hours=10) * share
 
 
@@ -92,7 +92,7 @@ def test_several_nodes_add_up(replacement: str, through_life: float, goes: bool)
 
 
 def test_sum_over_pools() -> None:
-    """Spec section 8, gate 3: each pool's nodes count with their own threshold, and the sum is asked for."""
+    """Spec section 8, gate 3: the required savings are the sum over nodes with their pool's threshold."""
     for threshold_b, goes in ((0.01, True), (0.011, False)):
         town = Town(kind("half", "0.50", cpu=4, memory=16), kind("whole", "0.90", cpu=8, memory=32))
         town.pool("pa", disruption=_threshold(0.01))
@@ -220,7 +220,7 @@ def test_zero_is_the_old_behaviour() -> None:
 
 
 def test_negative_costs_ask_for_less() -> None:
-    """Spec section 3: pods of negative cost lower what is asked for; a node's cost may be below zero."""
+    """Spec section 3: pods of negative cost lower the required savings; a node's cost may be negative."""
     town = Town(kind("old", "0.1001"), kind("new", "0.10"))
     town.pool(disruption=_threshold(0.01))
     town.node("n", "old")
@@ -305,7 +305,7 @@ def test_appendix_b(threshold: float, pods: int, required: str) -> None:
 
 
 def test_figures_of_a_refusal_are_numbers() -> None:
-    """Whoever reads the figures computes with them: no currency sign, no words."""
+    """The figures of a refusal are plain numbers without a currency sign or words."""
     refusal = below_threshold(parse_money("0.05"), parse_money("0.20"), Fraction(parse_money("0.10")), replaced=True)
     assert {key: float(str(value)) for key, value in refusal.figures.items()} == {
         "savingsPerHour": 0.05,

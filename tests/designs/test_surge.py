@@ -1,4 +1,4 @@
-"""Surge (spec section 20): which Deployments move by their own rolling update, what it costs, and what blocks it."""
+"""Surge (spec section 20): which Deployments move by a rolling update, its cost, and what blocks it."""
 
 from datetime import timedelta
 from typing import Any
@@ -22,7 +22,7 @@ def deployment(
     annotation: str | None = "true",
     **more: Any,
 ) -> Deployment:
-    """Build a Deployment that has rolled out."""
+    """Build a Deployment whose rollout is complete."""
     status = {
         "observedGeneration": 3,
         "replicas": replicas,
@@ -89,12 +89,12 @@ def test_which_deployments_surge(item: Deployment, able: bool) -> None:
     ],
 )
 def test_what_keeps_a_deployment_from_rolling(item: Deployment, why: str) -> None:
-    """Paused, in the middle of a rollout, or one that failed."""
+    """A Deployment that is paused, rolling or failed does not roll."""
     assert why_not_now(item) == why
 
 
 def town(item: Deployment, *, allowed: int | None = 0, pods: int = 1) -> Town:
-    """Build a drifted node with a pod of the Deployment, more of its pods elsewhere, and room."""
+    """Build a drifted node with a pod of the Deployment, other nodes with more of its pods, and room."""
     made = Town(kind("m", "0.20"))
     made.pool(disruption={"consolidateAfter": "Never"})
     made.node("old", "m", drifted=MINUTE)
@@ -119,12 +119,12 @@ def test_a_pod_that_cant_be_evicted_no_longer_blocks() -> None:
 
 
 def test_without_the_annotation_the_pdb_blocks_as_ever() -> None:
-    """Nothing changes for those who don't ask."""
+    """Without the annotation the PDB blocks the node."""
     assert town(deployment(annotation=None)).verdicts()["old"] == "pdb"
 
 
 def test_one_replica_surges_without_a_pdb_and_several_only_behind_one() -> None:
-    """A single pod is a downtime whatever a PDB says; several are evicted like any others where that is allowed."""
+    """A single pod surges without a PDB; several pods surge only if a PDB blocks them."""
     alone = town(deployment(), allowed=None).act()
     assert alone is not None
     assert alone.surges == ("default/web",)
@@ -138,7 +138,7 @@ def test_one_replica_surges_without_a_pdb_and_several_only_behind_one() -> None:
 
 @pytest.mark.parametrize("item", [deployment(paused=True), deployment(status={"observedGeneration": 1})])
 def test_a_deployment_that_cant_roll_now_blocks_with_its_own_gate(item: Deployment) -> None:
-    """Gate `surge` names the Deployment."""
+    """The gate `surge` names the Deployment that cannot roll."""
     made = town(item)
     verdict = next(entry for entry in made.round().verdicts if entry.node == "old")
     assert verdict.verdict == "surge"
@@ -146,21 +146,21 @@ def test_a_deployment_that_cant_roll_now_blocks_with_its_own_gate(item: Deployme
 
 
 def test_without_the_right_the_gate_says_so() -> None:
-    """A controller that may not patch Deployments leaves the node."""
+    """Without permission to patch Deployments the node stays."""
     result = town(deployment()).round(may_surge=False)
     assert result.commands == ()
     assert "no right" in next(entry.why for entry in result.verdicts if entry.node == "old")
 
 
 def test_the_whole_deployment_counts_as_disturbed() -> None:
-    """Each of its pods once, wherever it runs."""
+    """Each pod of the Deployment counts once, wherever it runs."""
     command = town(deployment(3), pods=3).act()
     assert command is not None
     assert command.disruption_cost == pytest.approx(3.0)
 
 
 def test_the_simulation_must_find_a_place_for_it() -> None:
-    """A PDB that never allows anything does not take the pod out of the simulation: it needs room like any other."""
+    """The simulation places a surging pod even if its PDB never allows an eviction."""
     made = town(deployment())
     made.pod("full", "room", cpu="3950m")
     command = made.act()
@@ -168,7 +168,7 @@ def test_the_simulation_must_find_a_place_for_it() -> None:
 
 
 def test_do_not_disrupt_still_holds() -> None:
-    """Surge is about evictions only."""
+    """A surge does not lift do-not-disrupt."""
     made = town(deployment())
     made.pod("web-0", "old", labels={"app": "web"}, annotations={"karpenter.sh/do-not-disrupt": "true"})
     assert made.verdicts()["old"] == "pod-do-not-disrupt"

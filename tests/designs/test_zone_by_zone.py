@@ -103,7 +103,7 @@ def test_without_sequential_each_domain_has_its_own() -> None:
 
 
 def test_the_smallest_of_several_topology_budgets() -> None:
-    """Spec section 7: of several topology budgets without `sequential` the smallest counts."""
+    """Spec section 7: the smallest topology budget without `sequential` counts."""
     budgets = [{"nodes": nodes, "topologyKey": names.ZONE, "reasons": ["Drifted"]} for nodes in ("2", "1")]
     town = _town(budgets)
     while (command := town.act()) is not None:
@@ -211,20 +211,20 @@ def test_without_drifted_it_does_nothing() -> None:
 
 
 def _nail(town: Town, *nodes: str) -> None:
-    """Put a pod on nodes that can live nowhere else."""
+    """Add a pod to nodes that fits nowhere else."""
     for name in nodes:
         town.pod(f"{name}-nailed", name, spec={"nodeSelector": {names.HOSTNAME: name}})
 
 
 def test_a_node_that_cannot_go_takes_no_ones_place() -> None:
-    """Spec section 7: the allowance is for nodes that leave; one whose pods find no place is ignored."""
+    """Spec section 7: a node whose pods find no place does not use up the allowance."""
     town = _town([ONE_PER_ZONE])
     _nail(town, "a0", "a1")
     assert moved(town.act()) == ("deleteDrifted", ("a2",))
 
 
 def test_nor_where_every_domain_has_its_own() -> None:
-    """Without `sequential` the other domains go first, and then the next one of the domain of the one that can't."""
+    """Without `sequential`, a node that cannot go lets other domains and then the next node of its own go."""
     town = _town([{"nodes": "1", "topologyKey": names.ZONE, "reasons": ["Drifted"]}])
     _nail(town, "a0", "a1")
     started = []
@@ -235,7 +235,7 @@ def test_nor_where_every_domain_has_its_own() -> None:
 
 
 def test_it_says_why_each_was_passed_over() -> None:
-    """Nodes that could not go carry their own reason; those behind the one that goes wait for their turn."""
+    """Skipped nodes carry their own reason; nodes behind the chosen one wait for their turn."""
     town = _town([ONE_PER_ZONE], per_zone=4)
     _nail(town, "a0", "a1")
     told = {entry.node: entry for entry in town.round(every_method=True).verdicts}
@@ -250,7 +250,7 @@ def test_it_says_why_each_was_passed_over() -> None:
 
 
 def test_a_roll_goes_past_a_node_that_cannot_go() -> None:
-    """Never more than the allowance leaves at once, also where some in the domain can't go."""
+    """A roll skips nodes that cannot go and never exceeds the allowance."""
     town = _town([{**ONE_PER_ZONE, "nodes": "2"}], per_zone=4)
     _nail(town, "a1")
     flights = list(_roll(town))
@@ -270,7 +270,7 @@ def test_a_zone_is_done_before_the_next_begins() -> None:
 
 
 def test_a_node_that_may_not_be_touched_is_no_candidate() -> None:
-    """Spec section 7: the active domain is that of the oldest candidate, and a node behind a PDB is none."""
+    """Spec section 7: the oldest candidate sets the active domain; a node behind a PDB is no candidate."""
     town = _town([ONE_PER_ZONE])
     for number in range(3):
         town.pod(f"a{number}-kept", f"a{number}", labels={"app": "kept"})
@@ -279,7 +279,7 @@ def test_a_node_that_may_not_be_touched_is_no_candidate() -> None:
 
 
 def test_oldest_drift_then_lower_cost_then_name() -> None:
-    """Spec section 12: the oldest drift first, a lower cost breaks ties, then the name."""
+    """Spec section 12: the oldest drift goes first, then the lower cost, then the name."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"budgets": [{"nodes": "1"}], "consolidateAfter": "Never"})
     for name, hours, pods in (("d", 5, 1), ("c", 9, 2), ("b", 9, 1), ("a", 9, 1), ("e", 1, 0)):

@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "decision-agreement.md"
 
 @dataclass
 class Tally:
-    """Questions asked and answered alike, of one case or of all."""
+    """Count queries and equal answers of one case or of all."""
 
     methods: int = 0
     methods_alike: int = 0
@@ -35,7 +35,7 @@ class Tally:
 
 
 def tally(case: GoldenCase) -> tuple[Tally, list[str]]:
-    """Compare a case; also which parts differ."""
+    """Compare a case; return its counts and the parts that differ."""
     result = decide(case)
     found = Tally()
     parts = []

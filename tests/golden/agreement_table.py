@@ -24,7 +24,7 @@ PACKERS: tuple[tuple[str, Callable[[GoldenCase], Packer]], ...] = (
 
 @dataclass
 class Tally:
-    """Questions and agreeing answers, placements and simulations apart."""
+    """Count queries and equal answers, for placements and simulations separately."""
 
     placements: int = 0
     simulations: int = 0
@@ -57,7 +57,7 @@ def _row(name: str, cases: Sequence[GoldenCase], found: Tally) -> str:
 
 
 def _wavering() -> list[str]:
-    """Return cases whose placement Karpenter itself does not repeat."""
+    """Return the cases in which Karpenter's own placement varies."""
     names = []
     for case in golden_cases():
         stability = case.provision["stability"]

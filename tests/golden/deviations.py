@@ -1,4 +1,4 @@
-"""Where Dovetail differs from the golden files, case by case, each with its reason: nothing else may differ."""
+"""The differences between Dovetail and the golden files, case by case, with reasons; nothing else may differ."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Deviation:
-    """Why some questions of some cases are answered otherwise, and how many they are."""
+    """Describe why some queries of some cases have another answer, and how many."""
 
     cases: dict[str, int]
     rule: str

@@ -1,4 +1,4 @@
-"""Which rules of the placement a golden case puts to the test, read off its objects."""
+"""Read from a golden case's objects which placement rules it exercises."""
 
 from __future__ import annotations
 

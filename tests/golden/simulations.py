@@ -25,7 +25,7 @@ from tests.support.golden_cases import GoldenCase
 
 
 class Packer(Protocol):
-    """What the checks ask of a packer."""
+    """Define the interface that the checks use."""
 
     def place(self) -> Answer:
         """Return where the pending pods go."""
@@ -35,7 +35,7 @@ class Packer(Protocol):
 
 
 class ReferenceSide:
-    """The reference packer on a case."""
+    """Run the reference packer on a case."""
 
     def __init__(self, case: GoldenCase, *, volumes_unfound: bool = False) -> None:
         self._packer = ReferencePacker(
@@ -54,7 +54,7 @@ class ReferenceSide:
 
 @dataclass(frozen=True)
 class Question:
-    """One thing that the golden files answer: `what` is placement, singleNode, drifted or multiNode."""
+    """Identify one query of the golden files: `what` is placement, singleNode, drifted or multiNode."""
 
     what: str
     candidates: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Check:
-    """A question, Karpenter's answer and a packer's, each in words that can be compared."""
+    """Hold a query, Karpenter's answer and a packer's answer, in comparable words."""
 
     question: Question
     theirs: Any
@@ -74,7 +74,7 @@ class Check:
 
     @property
     def agrees(self) -> bool:
-        """Return whether both say the same."""
+        """Return whether both answers are the same."""
         return bool(self.theirs == self.ours)
 
 

@@ -1,4 +1,4 @@
-"""The page that says how far our decisions are Karpenter's is current."""
+"""Check that the page on agreement with Karpenter's decisions is current."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from tests.golden.agreement import PAGE, page
 
 @pytest.mark.slow
 def test_the_page_is_current() -> None:
-    """docs/decision-agreement.md is what the script writes now."""
+    """The page docs/decision-agreement.md is what the script writes now."""
     assert PAGE.read_text() == page()

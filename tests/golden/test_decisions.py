@@ -1,4 +1,4 @@
-"""Candidates, their order, budgets and commands are Karpenter's, on every golden case, under its profile."""
+"""Under Karpenter's profile, candidates, order, budgets and commands equal Karpenter's on every golden case."""
 
 from functools import lru_cache
 

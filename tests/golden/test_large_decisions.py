@@ -1,4 +1,4 @@
-"""The same on larger clusters, those of the benchmark set, where they are at hand."""
+"""Compare decisions with Karpenter's on the larger clusters of the benchmark set, if present."""
 
 import pytest
 

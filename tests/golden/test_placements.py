@@ -38,5 +38,5 @@ def test_recorded_volume_cases_are_explained_by_the_broken_lookup(name: str) -> 
 
 
 def test_all_cases_are_there() -> None:
-    """No case got lost on the way: 116 of them."""
+    """All 116 golden cases exist."""
     assert len(golden_cases()) == 116

@@ -65,7 +65,7 @@ def test_allowed_disruptions(question: dict[str, Any], answer: dict[str, Any]) -
 
 @pytest.mark.parametrize(("question", "answer"), units("lifetimeRemaining"))
 def test_lifetime_remaining(question: dict[str, Any], answer: dict[str, Any]) -> None:
-    """The float is Karpenter's; the exact fraction is the same but where Karpenter has no number."""
+    """The float is Karpenter's; the exact fraction is equal unless Karpenter's is not a number."""
     claim: NodeClaim = _read(NodeClaim, question["nodeClaim"])
     now, expiry = _time(question["now"]), read_expiry(claim.spec.expire_after)
     expected = _number(answer["remaining"])
@@ -86,7 +86,7 @@ def test_closed_by_consolidate_after(question: dict[str, Any], answer: dict[str,
 
 @pytest.mark.parametrize(("question", "answer"), units("podFilters"))
 def test_pod_protection(question: dict[str, Any], answer: dict[str, Any]) -> None:
-    """do-not-disrupt holds on a pod where Karpenter says that it is not disruptable."""
+    """A pod is protected by do-not-disrupt exactly if Karpenter says that it is not disruptable."""
     pod = _read(Pod, question["pod"])
     assert (protection(pod, _time(question["now"])) is None) == answer["disruptable"]
 

@@ -35,7 +35,7 @@ def written(requirements: Requirements) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(("question", "answer"), units("requirementIntersection"))
 def test_intersections_are_karpenters(question: Any, answer: Any) -> None:
-    """What two requirements admit together, how many values, under which operator, and in words."""
+    """An intersection has Karpenter's values, count, operator and text."""
     first, second = one(question["a"]), one(question["b"])
     both = first.intersection(second)
     assert written(Requirements([both])) == answer["result"]
@@ -59,7 +59,7 @@ def test_compatibility_is_karpenters(question: Any, answer: Any) -> None:
 
 @pytest.mark.parametrize(("question", "answer"), units("requirementHas"))
 def test_single_values_are_admitted_as_by_karpenter(question: Any, answer: Any) -> None:
-    """Return whether one value is admitted."""
+    """A requirement admits a single value exactly if Karpenter's does."""
     assert one(question["a"]).has(question["value"]) is answer["has"]
 
 

@@ -1,4 +1,4 @@
-"""The engine with the real planner: snapshot, methods, validation, and the commands that come of them."""
+"""The engine with the real planner: snapshot, methods, validation and the resulting commands."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -40,7 +40,7 @@ from tests.support.lifecycle_world import CALM, T0, Driver, World
 
 
 def machine(name: str, cpu: int, dollars: int) -> InstanceType:
-    """Make an instance type; price in tenths of a dollar."""
+    """Build an instance type; the price is in tenths of a dollar."""
     pairs = (
         (names.INSTANCE_TYPE, name),
         (names.ZONE, "z1"),
@@ -61,7 +61,7 @@ CATALOGUE = Catalogue(instance_types=(machine("small", 2, 1), machine("large", 8
 
 
 class RealWorld(World):
-    """The same world with nodes that a scheduler can believe in."""
+    """Simulate the same world with nodes that a scheduler accepts."""
 
     def add_pool(self, name: str = "web", *, managed: bool = True, **disruption: object) -> None:
         """Add a NodePool that is ready."""
@@ -124,7 +124,7 @@ class RealWorld(World):
             self.add_machine(f"{name}-node", "small", claim_name=name)
 
     def finish(self, name: str) -> None:
-        """Drain: pods move to the first other node, as far as this world cares."""
+        """Drain the node: move its pods to the first other node."""
         claim = self.get(NodeClaim, name)
         assert claim is not None
         others = [node for node in self.all(Node) if node.metadata.name != claim.status.node_name]
@@ -136,7 +136,7 @@ class RealWorld(World):
 
 
 def drive(world: RealWorld, settings: Settings = CALM) -> Driver:
-    """Begin with the real planner."""
+    """Start an engine with the real planner."""
     return Driver(world, Engine(settings, CATALOGUE)).begin()
 
 
@@ -154,7 +154,7 @@ def test_empty_nodes_go_together() -> None:
 
 
 def test_drifted_node_is_replaced_first() -> None:
-    """A drifted node with pods that fit nowhere else gets a replacement, and goes when that is ready."""
+    """A drifted node whose pods fit nowhere else goes after its replacement is ready."""
     world = RealWorld()
     world.add_pool()
     world.add_machine("old", "small", drifted=True)
@@ -170,7 +170,7 @@ def test_drifted_node_is_replaced_first() -> None:
 
 
 def test_dear_node_is_replaced_by_a_cheap_one() -> None:
-    """A cost action: the pods of a large node fit a small one, which is cheaper by enough."""
+    """A large node is replaced by a small one that fits its pods and saves enough."""
     world = RealWorld()
     world.add_pool()
     world.add_machine("big", "large")
@@ -231,7 +231,7 @@ def test_room_that_has_come_refuses_no_more_commands_than_it_serves(rooms: int) 
 
 
 def test_quiet_cluster_is_not_planned_again() -> None:
-    """With nothing left to do, rounds are skipped until a timer of the plan itself runs out."""
+    """With nothing to do, rounds are skipped until a timer of the plan ends."""
     world = RealWorld()
     world.add_pool()
     world.add_machine("a", "small")

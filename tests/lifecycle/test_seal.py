@@ -28,7 +28,7 @@ OTHER = Seal((b"a key that is not ours",))
 
 
 def record(world: World | None = None, *nodes: str, **changes: Any) -> Record:
-    """A record of a command that takes these nodes."""
+    """Return a record of a command for these nodes."""
     candidates = []
     for name in nodes:
         claim = world.get(NodeClaim, f"{name}-claim") if world is not None else None
@@ -76,7 +76,7 @@ LIES = {
 
 @pytest.mark.parametrize("text", UNREADABLE.values(), ids=UNREADABLE)
 def test_what_can_not_be_read_says_why(text: str) -> None:
-    """No exception, and a reason of one line."""
+    """An unreadable record raises no exception and gives a reason of one line."""
     why = read_record(text)
     assert isinstance(why, str)
     assert why
@@ -86,7 +86,7 @@ def test_what_can_not_be_read_says_why(text: str) -> None:
 
 @pytest.mark.parametrize("text", [*UNREADABLE.values(), *LIES.values()], ids=[*UNREADABLE, *LIES])
 def test_an_object_comes_in_without_it(text: str) -> None:
-    """The annotation is gone from what the engine sees, everything else is there, and the reason goes along."""
+    """The engine sees the object without the annotation, and the reason."""
     meta = ObjectMeta(name="a", annotations={names.COMMAND: text, "other": "kept"})
     event = admit(ObjectObserved(object=Node(metadata=meta)), SEAL)
     assert event.object.metadata.annotations == {"other": "kept"}
@@ -94,7 +94,7 @@ def test_an_object_comes_in_without_it(text: str) -> None:
 
 
 def test_our_own_records_come_in() -> None:
-    """On a candidate's Node, on a replacement's NodeClaim and on the Node that Karpenter copies that to."""
+    """Sealed records are accepted on a candidate's Node, a replacement's NodeClaim and the Node copied from it."""
     text = SEAL.sealed(encode_record(record(None, "a", replacements=("r",))))
     for item in (Node(metadata=ObjectMeta(name="a")), NodeClaim(metadata=ObjectMeta(name="r")), Node()):
         meta = msgspec.structs.replace(item.metadata, annotations={names.COMMAND: text})
@@ -105,14 +105,14 @@ def test_our_own_records_come_in() -> None:
 
 
 def test_what_carries_no_record_is_left_alone() -> None:
-    """Nothing is copied for the many objects that don't."""
+    """Objects without a record are not copied."""
     for item in (Pod(metadata=ObjectMeta(annotations={names.COMMAND: "x"})), Node()):
         event = ObjectObserved(object=item)
         assert admit(event, SEAL) is event
 
 
 def test_a_change_of_keys() -> None:
-    """The new key seals; what the previous one sealed still opens, and no longer once that is gone."""
+    """The new key seals; records of the previous key open until that key is removed."""
     old, new = b"the previous key of all", b"the key from now on"
     before = Seal((old,)).sealed(PLAIN)
     both = Seal((new, old))
@@ -123,7 +123,7 @@ def test_a_change_of_keys() -> None:
 
 @pytest.mark.parametrize("keys", [(), (b"short",), (b"long enough, certainly", b"")])
 def test_a_seal_needs_keys(keys: tuple[bytes, ...]) -> None:
-    """A key that can be guessed seals nothing."""
+    """A key that can be guessed is refused."""
     with pytest.raises(ValueError, match="16 bytes"):
         Seal(keys)
     assert "certainly" not in repr(Seal((b"long enough, certainly",)))
@@ -139,7 +139,7 @@ def _acted(driver: Driver) -> dict[str, list[Instruction]]:
 @pytest.mark.parametrize("where", ["Node", "NodeClaim"])
 @pytest.mark.parametrize("text", [*UNREADABLE.values(), *LIES.values()], ids=[*UNREADABLE, *LIES])
 def test_the_engine_starts_acts_elsewhere_and_says_so(text: str, where: str) -> None:
-    """Whatever is on one node: the command for another is executed, and the node itself is left alone."""
+    """A bad record on one node does not stop commands for other nodes, and that node is left alone."""
     world = World()
     world.add_pool()
     world.add_node("a")
@@ -157,7 +157,7 @@ def test_the_engine_starts_acts_elsewhere_and_says_so(text: str, where: str) -> 
 
 @pytest.mark.parametrize("lie", ["unsealed", "another key"])
 def test_a_lie_that_names_other_nodes_touches_none(lie: str) -> None:
-    """A node that writes a record on itself can have no other node tainted, freed, deleted or kept."""
+    """A forged record on a node cannot taint, free, delete or keep any other node."""
     world = World()
     world.add_pool()
     for name in ("liar", "b", "c"):
@@ -177,7 +177,7 @@ def test_a_lie_that_names_other_nodes_touches_none(lie: str) -> None:
 
 
 def test_it_is_said_again_only_when_it_changes() -> None:
-    """The same record on the same node is one report; once it has gone and comes back, another."""
+    """An ignored record is reported once, and again if it disappears and comes back."""
     world = World()
     world.add_pool()
     world.add_node("a")
@@ -194,7 +194,7 @@ def test_it_is_said_again_only_when_it_changes() -> None:
 
 
 def test_a_successor_trusts_its_predecessor() -> None:
-    """After a crash the next leader, with the same key, finishes what was begun; with another key it frees the node."""
+    """A successor with the same key finishes the command; one with another key frees the node."""
     for seal, end in ((SEAL, ["done"]), (OTHER, [])):
         world = World(seal=seal)
         world.add_pool()
@@ -219,7 +219,7 @@ TIMES = st.sampled_from(
 
 @st.composite
 def hostile_texts(draw: st.DrawFn) -> str:
-    """Records with some fields replaced, dropped or repeated, or any text at all; some of them sealed by a stranger."""
+    """Build records with replaced, missing or repeated fields, or any text; some have a foreign seal."""
     tree: dict[str, Any] = json.loads(encode_record(record(None, "a", "b", "c")))
     for key in draw(st.lists(st.sampled_from(sorted(tree)), max_size=4)):
         tree[key] = draw(TIMES) if key == "since" else draw(VALUES)
@@ -237,7 +237,7 @@ def hostile_texts(draw: st.DrawFn) -> str:
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(text=hostile_texts(), on=st.sampled_from(["Node", "NodeClaim"]), tainted=st.booleans())
 def test_no_record_of_a_stranger_is_ever_obeyed(text: str, on: str, tainted: bool) -> None:
-    """Fuzz: the controller starts, acts elsewhere, and does nothing to the nodes that the text names."""
+    """For any foreign record the engine starts, acts on other nodes, and leaves the named nodes alone."""
     world = World()
     world.add_pool()
     for name in ("a", "b", "c"):

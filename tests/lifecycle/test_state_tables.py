@@ -1,4 +1,4 @@
-"""What the engine's state says at the borders, and which holds and conditions are asked for when."""
+"""The engine's state at its limits, and when holds and conditions are requested."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -52,7 +52,7 @@ CATALOGUE = Catalogue(
 def state_of(
     settings: Settings = DOVETAIL, role: EngineRole | None = None, catalogue: Catalogue = CATALOGUE
 ) -> EngineState:
-    """Return the state of an engine that leads and has seen everything, at a certain time."""
+    """Return the state of an engine that leads and has seen everything, at this time."""
     state = EngineState(settings, catalogue, role or EngineRole())
     state.tick(NOW)
     state.is_leader = state.is_synced = True
@@ -76,7 +76,7 @@ def claim(name: str, **labels: str) -> NodeClaim:
 
 
 def test_a_new_engine_knows_nothing() -> None:
-    """It does not lead, has seen nothing, and its clock is at zero."""
+    """A new engine does not lead, has seen nothing, and its clock is at zero."""
     state = EngineState(DOVETAIL, EMPTY_CATALOGUE, EngineRole())
     assert (state.is_leader, state.is_synced, state.acts) == (False, False, False)
     assert (state.elapsed, state.round_at) == (0, 0)
@@ -91,7 +91,7 @@ def test_a_new_engine_knows_nothing() -> None:
     [(True, True, False, True), (False, True, False, False), (True, False, False, False), (True, True, True, False)],
 )
 def test_who_acts(leader: bool, synced: bool, observe: bool, acts: bool) -> None:
-    """A leader that has seen everything and does not only observe."""
+    """An engine acts if it leads, has seen everything and is not an observer."""
     state = state_of(role=EngineRole(observe=observe))
     state.is_leader, state.is_synced = leader, synced
     assert state.acts == acts
@@ -110,7 +110,7 @@ def test_who_acts(leader: bool, synced: bool, observe: bool, acts: bool) -> None
     ],
 )
 def test_the_clock_moves(passed: timedelta, elapsed: int) -> None:
-    """With the wall's, but never back and never by more than a poll and a minute."""
+    """The clock follows the wall clock, never backwards and never by more than a poll and a minute."""
     state = state_of()
     state.tick(NOW + passed)
     assert (state.elapsed, state.now) == (elapsed, NOW + passed)
@@ -122,20 +122,20 @@ def test_the_clock_moves(passed: timedelta, elapsed: int) -> None:
     ("at", "wall"), [(0, 0), (1, 1), (1000, 1), (1001, 2), (5_000_000, 5000), (-1000, -1), (-1, 0)]
 )
 def test_times_of_the_wall_are_rounded_up(at: int, wall: int) -> None:
-    """To microseconds."""
+    """Wall times are rounded up to microseconds."""
     state = state_of()
     state.elapsed = 100 * SECOND
     assert state.wall(100 * SECOND + at) == NOW + timedelta(microseconds=wall)
 
 
 def test_polls_are_a_second_apart_at_least() -> None:
-    """Whatever the setting says."""
+    """Polls are at least a second apart, whatever the setting."""
     assert state_of(replace(DOVETAIL, poll_interval=0)).poll_interval == SECOND
     assert state_of(replace(DOVETAIL, poll_interval=3 * SECOND)).poll_interval == 3 * SECOND
 
 
 def test_rights_that_were_missing_are_asked_for_again_at_their_time() -> None:
-    """Not a moment before."""
+    """A missing permission is tried again exactly at its time."""
     state = state_of(replace(DOVETAIL, evictions_in_order=True))
     state.evictions_from = state.surges_from = state.elapsed = 5
     assert state.view().evicts
@@ -150,7 +150,7 @@ def test_rights_that_were_missing_are_asked_for_again_at_their_time() -> None:
 
 
 def test_which_pools_are_ours() -> None:
-    """Labelled or named; an observer's are all, where none is."""
+    """Managed pools are labelled or named; an observer covers all pools if there are none."""
     state = state_of()
     watcher = state_of(role=EngineRole(observe=True))
     for each in (state, watcher):
@@ -173,7 +173,7 @@ def test_which_pools_are_ours() -> None:
 
 
 def test_limits_of_a_pool() -> None:
-    """The longest span of its rate budgets that can be read; how long moved pods may take."""
+    """A pool's limits are the longest readable span of its rate budgets, and the time for moved pods."""
     state = state_of()
     view = state.view()
     assert (view.rate_span("web"), state.ready_within("web")) == (0, None)
@@ -190,7 +190,7 @@ def test_limits_of_a_pool() -> None:
 
 
 def test_what_the_validation_of_a_command_sees() -> None:
-    """Itself left out; of those that are in validation too only the ones that were found before it."""
+    """Validation ignores the command itself and commands in validation that were found after it."""
     state = state_of()
     for ident, phase in (("one", Phase.VALIDATING), ("two", Phase.VALIDATING), ("three", Phase.VALIDATING)):
         state.runs[ident] = run(ident, ident, phase=phase)
@@ -207,7 +207,7 @@ def test_what_the_validation_of_a_command_sees() -> None:
 
 
 def test_what_waits_is_told_as_times_of_the_wall() -> None:
-    """Back-offs, regrowth and pauses."""
+    """Backoff, regrowth and pauses are reported as wall times."""
     state = state_of()
     state.elapsed = 10 * SECOND
     state.pacing.launches.failed("web", 0)
@@ -221,7 +221,7 @@ def test_what_waits_is_told_as_times_of_the_wall() -> None:
 
 
 def test_pod_events_are_told_where_they_count() -> None:
-    """The profile of Karpenter reads its condition instead."""
+    """Rounds get the observed pod events; Karpenter's profile reads its condition instead."""
     for settings, told in ((DOVETAIL, ["n"]), (KARPENTER_1_15, [])):
         state = state_of(settings)
         state.pod_events.note(None, pod("x", "n"), 0)
@@ -232,7 +232,7 @@ def test_pod_events_are_told_where_they_count() -> None:
 
 
 def test_what_a_command_promises() -> None:
-    """Its money, and its pods that move, each by its first owner or none; a successor's has no promise."""
+    """A command promises its savings and its moving pods by first owner; a successor's promises nothing."""
     state = state_of()
     two = msgspec.structs.replace(
         pod("x", "a").metadata,
@@ -272,7 +272,7 @@ LAUNCHED = {names.INSTANCE_TYPE: "m", names.ZONE: "z1", names.CAPACITY_TYPE: "sp
     ],
 )
 def test_nodes_that_are_opened_are_charged(labels: dict[str, str], case: str, saved: float) -> None:
-    """Those that a provisioner makes after the first view, at what they cost."""
+    """Nodes that a provisioner opens after the first view are charged at their price."""
     state = state_of()
     state.outcomes.begin("c", Action.DELETE_COST, ("web",), 1.0, (), NOW)
     state.outcomes.end("c", 0, well=True)
@@ -301,7 +301,7 @@ def test_nodes_that_are_opened_are_charged(labels: dict[str, str], case: str, sa
 
 
 def test_the_end_of_a_replacement_is_noted_unseen() -> None:
-    """Of the command that it belongs to; a uid that is known stays."""
+    """The end of an unseen replacement is recorded for its command; a known uid stays."""
     state = state_of()
     state.runs["c"], state.runs["d"] = run("c", replacements=("r",)), run("d", replacements=("s",), seen={"s": "old"})
     state.lose_claim("r", "u")
@@ -313,7 +313,7 @@ def test_the_end_of_a_replacement_is_noted_unseen() -> None:
 
 
 def test_what_time_ends_may_change_decisions() -> None:
-    """Each memory that ends is a new fact; nothing else is."""
+    """The end of a memory is the only new fact that time brings."""
     state = state_of()
     state.marks_seen = 5
 
@@ -339,7 +339,7 @@ def test_what_time_ends_may_change_decisions() -> None:
 
 
 def test_pods_that_have_landed_end_the_pause_of_cost_commands() -> None:
-    """Not the pauses of other methods."""
+    """A landing ends the pause of cost commands only."""
     state = state_of(replace(DOVETAIL, stabilization_ends=StabilizationEnds.LANDED))
     for method in (Method.DRIFTED, Method.MULTI_NODE, Method.SINGLE_NODE):
         state.pacing.settling[method.value] = 10**18
@@ -352,7 +352,7 @@ def test_pods_that_have_landed_end_the_pause_of_cost_commands() -> None:
 
 @pytest.mark.parametrize(("ends", "seconds"), [(StabilizationEnds.WINDOW, 600), (StabilizationEnds.LANDED, 300)])
 def test_a_cost_action_that_did_not_hold_is_reported(ends: StabilizationEnds, seconds: int) -> None:
-    """With how long its pool waits: by what was lost, where the pause ends with the landing."""
+    """The report says how long the pool waits; the wait depends on the lost savings."""
     state = state_of(replace(DOVETAIL, stabilization_ends=ends))
     state.store.observe(replica_set("rs", 1))
     state.store.observe(pod("x", "a"))
@@ -373,7 +373,7 @@ def test_a_cost_action_that_did_not_hold_is_reported(ends: StabilizationEnds, se
 
 
 def test_losing_the_lead_forgets_what_belongs_to_acting() -> None:
-    """Commands and what is remembered of them; that pools back off stays."""
+    """An engine that loses leadership forgets its commands and keeps the backoff of pools."""
     state = state_of()
     state.store.observe(pool(disruption={"health": {"movedPodsReadyWithin": "90s"}}))
     state.store.observe(msgspec.convert({"metadata": {"name": "a"}}, Node, strict=False))
@@ -414,7 +414,7 @@ def node(name: str, of: str = "web", *, leaving: bool = False, **annotations: st
 
 
 def ours(of: str) -> bool:
-    """Say which pool is managed."""
+    """Return whether a pool is managed."""
     return of == "web"
 
 
@@ -437,7 +437,7 @@ HELD = {names.HOLD: "true", names.DO_NOT_DISRUPT: "true"}
     ],
 )
 def test_what_a_node_needs(item: Node, asked: object) -> None:
-    """A hold where it is ours, a release where it no longer is; a person's mark and a node that leaves are left."""
+    """A managed node needs a hold, an unmanaged one a release; marked and leaving nodes need neither."""
     store, holds = Store(), Holds()
     store.observe(item)
     assert holds.wanted(store, ours, 0) == []
@@ -448,7 +448,7 @@ def test_what_a_node_needs(item: Node, asked: object) -> None:
 
 
 def test_holds_are_asked_for_again_when_they_are_due() -> None:
-    """All that are open are looked at then; one that is no longer needed is forgotten."""
+    """All open holds are retried when due; a hold that is no longer needed is dropped."""
     store, holds = Store(), Holds()
     for name in ("a", "b"):
         store.observe(node(name))
@@ -476,7 +476,7 @@ def test_holds_are_asked_for_again_when_they_are_due() -> None:
 
 
 def test_a_node_that_changes_sides_is_asked_for_the_other() -> None:
-    """What was asked for before is forgotten, so that it is asked for at once when it is wanted again."""
+    """A node that changes between hold and release is handled at once each time."""
     store, holds = Store(), Holds()
     store.observe(node("a", **{names.HOLD: "true"}))
     asked = []
@@ -490,7 +490,7 @@ def test_a_node_that_changes_sides_is_asked_for_the_other() -> None:
 
 
 def unreadable(name: str, told: str = "", budget: str = "many") -> NodePool:
-    """Return a pool with a budget, and what it was told before."""
+    """Return a pool with a budget, and the condition that it had before."""
     conditions = [{"type": POLICY_READABLE, "status": "False", "message": told}] if told else []
     tree = {
         "metadata": {"name": name},
@@ -501,7 +501,7 @@ def unreadable(name: str, told: str = "", budget: str = "many") -> NodePool:
 
 
 def test_conditions_are_asked_for_again_until_they_are_told() -> None:
-    """A pool that is looked at again is told again where that worked before; one that is gone needs nothing."""
+    """A condition is retried until it is written; a deleted pool needs none."""
     store, conditions = Store(), Conditions()
     for name in ("web", "two"):
         store.observe(unreadable(name))
@@ -528,7 +528,7 @@ def test_conditions_are_asked_for_again_until_they_are_told() -> None:
 
 
 def test_long_words_are_cut() -> None:
-    """A pool with many problems is told the first thousand characters."""
+    """The condition of a pool with many problems is cut after a thousand characters."""
     store, conditions = Store(), Conditions()
     tree = {"metadata": {"name": "web"}, "spec": {"disruption": {"budgets": [{"nodes": "many"}] * 40}}}
     store.observe(msgspec.convert(tree, NodePool, strict=False))
@@ -541,7 +541,7 @@ def test_long_words_are_cut() -> None:
 
 
 def leading(settings: Settings = DOVETAIL, role: EngineRole | None = None, **plan: Any) -> Engine:
-    """Return an engine that leads and has seen an empty cluster; `plan`: what it finds to steer."""
+    """Return a leading engine that has seen an empty cluster; `plan` is its steering plan."""
     planner = ScriptedPlanner()
     found = Found(steering=SteeringPlan(**plan))
     planner.round = lambda question: found  # type: ignore[method-assign]
@@ -554,7 +554,7 @@ def leading(settings: Settings = DOVETAIL, role: EngineRole | None = None, **pla
 @pytest.mark.parametrize("failure", Failure)
 @pytest.mark.parametrize("step", ["evict", "surge", "taint"])
 def test_a_missing_right_is_remembered(failure: Failure, step: str) -> None:
-    """To evict, or to roll Deployments: for ten minutes, and only where it was forbidden."""
+    """A forbidden eviction or rollout is not tried for ten minutes; other failures do not count."""
     engine = leading()
     engine.handle(InstructionFailed(id=f"c/{step}/d/x", failure=failure), NOW + timedelta(seconds=5))
     state, until = engine._state, 605 * SECOND
@@ -565,7 +565,7 @@ def test_a_missing_right_is_remembered(failure: Failure, step: str) -> None:
 
 @pytest.mark.parametrize("case", ["acts", "observes", "follows", "off", "off, but marked"])
 def test_who_steers(case: str) -> None:
-    """One that acts; switched off it takes back what is marked."""
+    """An acting engine steers; if steering is off, it removes its marks."""
     settings = replace(DOVETAIL, steering=SteeringMode.OFF if case.startswith("off") else SteeringMode.PREFER)
     engine = leading(settings, EngineRole(observe=case == "observes"), closing=("n",))
     if case == "follows":
@@ -584,7 +584,7 @@ def test_who_steers(case: str) -> None:
 
 
 def test_an_ignored_record_is_told_again_where_its_object_was_gone() -> None:
-    """A namesake with the same bad record is another one."""
+    """A new object with the same name and bad record is reported again."""
     engine = leading()
     item = msgspec.convert({"metadata": {"name": "n"}}, Node, strict=False)
     again = ObjectObserved(object=item, distrusted="it has no id")

@@ -1,4 +1,4 @@
-"""The marks of steering are written slowly, moved rarely, and taken back (spec section 23)."""
+"""Steering marks are written slowly, moved rarely, and removed at the end (spec section 23)."""
 
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ PREFER = replace(CALM, steering=SteeringMode.PREFER)
 
 
 class _Steerer(ScriptedPlanner):
-    """Proposes nothing but a plan of steering."""
+    """Propose nothing but a steering plan."""
 
     plan: SteeringPlan = NOTHING
 
@@ -64,7 +64,7 @@ def _closing(world: World) -> list[str]:
 
 
 def test_what_is_proposed_is_written_once() -> None:
-    """One mark and one taint, and no write after that while the proposal stays."""
+    """A proposal causes one mark and one taint, and no further write while it stays."""
     world, driver, _ = _start(SteeringPlan(closing=("a",), victims=_victims(("web-1", "web"))))
     driver.run(300)
     assert (_marked(world), _closing(world)) == (["web-1"], ["a"])
@@ -72,7 +72,7 @@ def test_what_is_proposed_is_written_once() -> None:
 
 
 def test_a_mark_moves_at_most_once_a_minute() -> None:
-    """However often the proposal changes, a ReplicaSet has one mark and keeps it for a minute."""
+    """A ReplicaSet keeps its mark for a minute, however often the proposal changes."""
     world, driver, steerer = _start(SteeringPlan(victims=_victims(("web-0", "web"))))
     for turn in range(60):
         driver.run(5)
@@ -104,7 +104,7 @@ def test_the_rate_is_held_and_the_rest_follows() -> None:
 
 @pytest.mark.parametrize("how", ["switched off", "nothing proposed any more"])
 def test_everything_is_taken_back(how: str) -> None:
-    """No mark and no taint of ours stays."""
+    """All of Dovetail's marks and taints are removed."""
     world, driver, steerer = _start(SteeringPlan(closing=("a", "b"), victims=_victims(("web-1", "web"))))
     driver.run(30)
     assert _marked(world)
@@ -120,7 +120,7 @@ def test_everything_is_taken_back(how: str) -> None:
 
 
 def test_a_node_does_not_open_and_close_every_round() -> None:
-    """One that is no longer proposed stays closing for three minutes."""
+    """A node that is no longer proposed stays closing for three minutes."""
     world, driver, steerer = _start(SteeringPlan(closing=("a",)))
     driver.run(15)
     steerer.plan = SteeringPlan(closing=("b",))
@@ -135,7 +135,7 @@ def test_a_node_does_not_open_and_close_every_round() -> None:
 
 
 def test_a_value_of_somebody_else_stays() -> None:
-    """The proposal may be late: what a person wrote meanwhile is left as it is."""
+    """A value that a person wrote is not overwritten, even if the proposal is late."""
     world, driver, _ = _start(SteeringPlan(victims=_victims(("web-1", "web"))), pods=0)
     _pod(world, "web-1", **{"controller.kubernetes.io__pod-deletion-cost": "7"})
     driver.run(200)
@@ -144,7 +144,7 @@ def test_a_value_of_somebody_else_stays() -> None:
 
 
 def test_without_the_right_nothing_is_asked_for_again_and_again() -> None:
-    """A refusal bars marks of pods for ten minutes; nodes are closing all the same."""
+    """A refusal stops pod marks for ten minutes; nodes are still closing."""
     plan = SteeringPlan(closing=("a",), victims=_victims(("web-1", "web"), ("web-2", "db")))
     world, steerer = World(), _Steerer()
     world.add_pool()

@@ -1,4 +1,4 @@
-"""Which marks of steering are written when: by rate, by a ReplicaSet's minute, by a node's three, by right."""
+"""When steering marks are written: rate, one minute per ReplicaSet, three minutes per node, permissions."""
 
 from typing import Any
 
@@ -33,12 +33,12 @@ def closing(name: str) -> Node:
 
 
 def asked(steering: Steering, plan: SteeringPlan, store: Store, at: int = NOW, rate: int = 100) -> list[str]:
-    """Return the ids of what is written."""
+    """Return the ids of the writes."""
     return [write.id.removeprefix("steer/") for write in steering.wanted(plan, store, at, rate)]
 
 
 def store_of(*items: Node | Pod) -> Store:
-    """Return a store that has seen these."""
+    """Return a store that holds these objects."""
     store = Store()
     for item in items:
         store.observe(item)
@@ -46,7 +46,7 @@ def store_of(*items: Node | Pod) -> Store:
 
 
 def test_order_of_writes() -> None:
-    """Nodes before pods, old marks off before new ones on; what is as it should be is left."""
+    """Nodes come before pods, and removals before additions; correct marks are left alone."""
     store = store_of(closing("a"), closing("b"), marked("x", "one"), marked("y", "two"), pod("z", "n", "three"))
     plan = SteeringPlan(closing=("b", "c"), victims=(victim("y", "two"), victim("z", "three")))
     assert asked(Steering(), plan, store) == ["node/open/a", "node/close/c", "pod/unmark/d/x", "pod/mark/d/z"]
@@ -54,7 +54,7 @@ def test_order_of_writes() -> None:
 
 
 def test_a_write_is_asked_for_once_and_again_where_nobody_answers() -> None:
-    """After half a minute; each time as if for the first time."""
+    """A write without an answer is repeated after half a minute."""
     steering, store, plan = Steering(), Store(), SteeringPlan(closing=("a",))
     times = [at for at in range(100) if asked(steering, plan, store, NOW + at * 10**9)]
     assert times == [0, 30, 60, 90]
@@ -62,7 +62,7 @@ def test_a_write_is_asked_for_once_and_again_where_nobody_answers() -> None:
 
 @pytest.mark.parametrize(("rate", "counts"), [(0, [0, 0, 0]), (1, [1, 0, 1]), (3, [3, 0, 3]), (5, [4, 1, 3])])
 def test_rate(rate: int, counts: list[int]) -> None:
-    """So many writes in a minute, and the rest after it."""
+    """The rate limits the writes in a minute; the rest follow later."""
     steering, store = Steering(), Store()
     plan = SteeringPlan(closing=("a", "b", "c", "d"))
     times = (NOW, NOW + MINUTE - 1, NOW + MINUTE)
@@ -70,7 +70,7 @@ def test_rate(rate: int, counts: list[int]) -> None:
 
 
 def test_a_replica_set_changes_once_a_minute() -> None:
-    """Its mark moves when the minute is over: off the one, on the other; other owners' go at once."""
+    """A ReplicaSet's mark moves after a minute; other owners' marks move at once."""
     steering, store = Steering(), store_of(pod("x", "n"), pod("y", "n"))
     assert asked(steering, SteeringPlan(victims=(victim("x"),)), store) == ["pod/mark/d/x"]
     store.observe(marked("x"))
@@ -81,7 +81,7 @@ def test_a_replica_set_changes_once_a_minute() -> None:
 
 
 def test_a_mark_that_nobody_replaces_goes_at_once() -> None:
-    """The minute is for owners that have another victim; a pod that leaves takes its mark along."""
+    """A mark without a new victim is removed at once; a leaving pod takes its mark along."""
     steering, store = Steering(), store_of(pod("x", "n"), pod("y", "n"))
     asked(steering, SteeringPlan(victims=(victim("x"),)), store)
     store.observe(marked("x"))
@@ -92,7 +92,7 @@ def test_a_mark_that_nobody_replaces_goes_at_once() -> None:
 
 
 def test_a_pod_of_two_owners_waits_for_both() -> None:
-    """One of them has changed within the minute."""
+    """A pod with two owners waits until neither has changed within the minute."""
     steering, store = Steering(), store_of(pod("x", "n", "one"))
     asked(steering, SteeringPlan(victims=(victim("x", "one"),)), store)
     tree = msgspec.to_builtins(marked("y", "one"))
@@ -107,7 +107,7 @@ def test_a_pod_of_two_owners_waits_for_both() -> None:
 
 @pytest.mark.parametrize(("after", "opens"), [(OPENS_AFTER - 1, False), (OPENS_AFTER, True)])
 def test_a_node_stays_closing_for_three_minutes(after: int, opens: bool) -> None:
-    """Where others are closing; where none is any more it opens at once."""
+    """A node stays closing for three minutes while others are closing; otherwise it opens at once."""
     for plan, at_once in ((SteeringPlan(closing=("b",)), False), (NOTHING, True)):
         steering, store = Steering(), Store()
         asked(steering, SteeringPlan(closing=("a",)), store)
@@ -118,7 +118,7 @@ def test_a_node_stays_closing_for_three_minutes(after: int, opens: bool) -> None
 
 
 def test_a_missing_right_bars_its_kind_for_ten_minutes() -> None:
-    """Other kinds go on, other failures bar nothing, and so do answers to what was never asked for."""
+    """A forbidden write stops its kind for ten minutes; other kinds and failures do not."""
     steering, store = Steering(), store_of(pod("x", "n"), pod("y", "n", "two"))
     plan = SteeringPlan(closing=("a",), victims=(victim("x"), victim("y", "two")))
     first = asked(steering, plan, store)
@@ -135,7 +135,7 @@ def test_a_missing_right_bars_its_kind_for_ten_minutes() -> None:
 
 
 def test_what_was_changed_long_ago_is_forgotten() -> None:
-    """Ten minutes later, at that very time; a younger change is kept."""
+    """A change is forgotten after exactly ten minutes."""
     steering, store = Steering(), store_of(pod("x", "n"))
     asked(steering, SteeringPlan(closing=("a",), victims=(victim("x"),)), store)
     asked(steering, SteeringPlan(closing=("b",)), store, NOW + RIGHT_MISSING - 1)

@@ -1,4 +1,4 @@
-"""When each step of a command is done, and what it asks for until then."""
+"""When each step of a command is done, and what it requests until then."""
 
 import json
 from dataclasses import replace
@@ -47,7 +47,7 @@ HISTORY = json.dumps([{"at": STAMP, "nodes": 1, "reason": "Drifted", "command": 
 
 
 def test_note_and_forget_are_done() -> None:
-    """Seen on the pool, or told; a pool that is gone or has no rate budget wants none."""
+    """The steps are done if seen on the pool or answered; a deleted pool or one without a rate needs none."""
     noted = pool(annotations={names.RECENT_DISRUPTIONS: HISTORY})
     wants = {"rate_span": lambda of: 5}
     made = run("a")
@@ -88,7 +88,7 @@ def test_note_and_forget_are_done() -> None:
     ],
 )
 def test_taint_is_done(item: Node | None, answer: Failure | str | None, over: bool) -> None:
-    """Both marks are seen, or it is told; a node that is gone needs none."""
+    """A taint is done if both marks are seen or it was answered; a deleted node needs none."""
     made = run("a")
     if answer is not None:
         answered(made, "mine/taint/a", answer)
@@ -116,7 +116,7 @@ def test_taint_is_done(item: Node | None, answer: Failure | str | None, over: bo
 def test_untaint_is_done(
     items: tuple[AnyObject, ...], asked: bool, answer: Failure | str | None, seen: bool, over: bool
 ) -> None:
-    """A node that leaves keeps its taint, another command's is left; a taint that may still land is waited for."""
+    """Leaving nodes keep their taint, another command's taint stays, and a late taint is waited for."""
     made = run("a", tainted={"a": None} if seen else {})
     if asked:
         answered(made, "mine/taint/a", None)
@@ -138,7 +138,7 @@ def test_untaint_is_done(
     ],
 )
 def test_delete_is_done(item: NodeClaim | None, answer: Failure | str | None, phase: Phase, over: bool) -> None:
-    """While draining only what is seen counts."""
+    """While draining, a deletion counts only if it was seen."""
     made = run("a", phase=phase)
     if answer is not None:
         answered(made, "mine/delete/c-a", answer)
@@ -169,7 +169,7 @@ REASON = [(names.CONDITION_DISRUPTION_REASON, "True", "Drifted")]
 def test_attribute_is_done(
     item: NodeClaim | None, asked: str, answer: Failure | str | None, phase: Phase, over: bool
 ) -> None:
-    """Once with the deletion, then best effort while the claim leaves."""
+    """The attribution is required once with the deletion, then best effort while the claim leaves."""
     made = run("a", phase=phase)
     if asked:
         answered(made, f"mine/{asked}/c-a", answer)
@@ -194,7 +194,7 @@ def test_attribute_is_done(
     ],
 )
 def test_clear_is_done(items: tuple[AnyObject, ...], answer: Failure | str | None, over: bool) -> None:
-    """On the claim and on its node."""
+    """The record must be cleared from the claim and from its node."""
     made = run("a", replacements=("r",))
     if answer is not None:
         answered(made, "mine/clear/r", answer)
@@ -222,7 +222,7 @@ def test_clear_is_done(items: tuple[AnyObject, ...], answer: Failure | str | Non
 def test_undoing_a_replacement_is_done(
     items: tuple[AnyObject, ...], created: Failure | str | None, deleted: Failure | str | None, seen: bool, over: bool
 ) -> None:
-    """It is off, or on its way off; one whose creation is unanswered is waited for, for as long as it may land."""
+    """A replacement must be deleted or leaving; one with an unanswered creation is waited for."""
     made = run("a", replacements=("r",), seen={"r": "uid-r"} if seen else {})
     if created is not None:
         answered(made, "mine/create/r", created)
@@ -245,7 +245,7 @@ READY = [(names.CONDITION_INITIALIZED, "True", "")]
      (READY, "surge failed", False), (READY, "leaving", True)],
 )  # fmt: skip
 def test_which_replacement_a_roll_back_keeps(conditions: list[Any], moved: str, kept: bool) -> None:
-    """One that is ready, where pods may be on it already; it is cleared instead of deleted."""
+    """A rollback keeps a ready replacement that may have pods, and clears its record."""
     made = run("a", phase=Phase.ROLLING_BACK, replacements=("r",))
     if moved == "evicted":
         made.evicted_last = ("x", 0, ())
@@ -259,7 +259,7 @@ def test_which_replacement_a_roll_back_keeps(conditions: list[Any], moved: str, 
 
 
 def test_one_node_that_leaves_is_enough() -> None:
-    """Its pods may be on the replacements; its pool's history stays."""
+    """If one node is leaving, the rollback keeps the replacements and the pool's history."""
     made = run("a", "b", phase=Phase.ROLLING_BACK, replacements=("r",))
     answered(made, "mine/note/web", None)
     items = (node("a"), node("b"), its_claim("b"), claim("r", of="mine", conditions=READY))
@@ -270,7 +270,7 @@ def test_one_node_that_leaves_is_enough() -> None:
 
 
 def test_one_pool_that_refuses_its_note_is_enough() -> None:
-    """Of a command of two pools."""
+    """One of two pools that refuses its history entry stops the command."""
     made = run("a", phase=Phase.NOTING, deadline=10**18)
     made.candidates = (candidate("a"), candidate("b", "two"))
     answered(made, "mine/note/two", Failure.REFUSED)
@@ -279,13 +279,13 @@ def test_one_pool_that_refuses_its_note_is_enough() -> None:
 
 
 def test_evictions_are_no_open_steps() -> None:
-    """They go one by one."""
+    """Evictions run one by one and are not open steps."""
     made = run("a", phase=Phase.EVICTING, replacements=("r",))
     assert list(steps.open_steps(made, view(pod("y", "a"), evicts=True))) == []
 
 
 def test_what_a_deletion_says() -> None:
-    """What the pods of the node may object to: as the gates that the command passed."""
+    """A deletion carries the objections of pods that its command's gates respect."""
 
     def asked(made: Run, *items: AnyObject, **more: Any) -> DeleteNodeClaim:
         found = [
@@ -320,7 +320,7 @@ def test_what_a_deletion_says() -> None:
 
 
 def test_instructions_are_asked_for_when_they_are_due() -> None:
-    """All that are open; a command comes back for the first of them."""
+    """All open instructions are sent when due; the earliest sets the next check."""
     made = run("a", "b", phase=Phase.TAINTING)
     items = (node("a"), node("b"), its_claim("a"), its_claim("b"))
     assert [order.id for order in steps.instructions(made, view(*items))] == ["mine/taint/a", "mine/taint/b"]

@@ -19,7 +19,7 @@ from dovetail.model.objects import (
 
 
 def pod(name: str, node: str = "", version: str = "", uid: str = "", phase: str = "") -> Pod:
-    """Make a pod."""
+    """Build a pod."""
     meta = ObjectMeta(name=name, namespace="shop", resource_version=version, uid=uid)
     return Pod(metadata=meta, spec=PodSpec(node_name=node), status=PodStatus(phase=phase))
 
@@ -45,7 +45,7 @@ def test_nothing_changed_is_the_same_cluster() -> None:
 
 
 def test_only_the_kind_that_changed_is_rebuilt() -> None:
-    """Tuples of other kinds, and unchanged objects, stay the same."""
+    """Tuples of other kinds and unchanged objects are reused."""
     store = Store()
     store.observe(pod("a"))
     store.observe(Node(metadata=ObjectMeta(name="n")))
@@ -58,7 +58,7 @@ def test_only_the_kind_that_changed_is_rebuilt() -> None:
 
 
 def test_older_report_of_the_same_object_is_ignored() -> None:
-    """Events that overtake each other don't turn time back."""
+    """An older version of an object that arrives late is ignored."""
     store = Store()
     store.observe(pod("a", "n2", version="12", uid="u"))
     assert not store.observe(pod("a", "n1", version="9", uid="u"))
@@ -76,7 +76,7 @@ def test_vanished_object_does_not_come_back_by_a_late_report() -> None:
 
 
 def test_late_end_of_an_older_namesake_changes_nothing() -> None:
-    """The end of an object that was replaced under its name does not take the new one away."""
+    """The late deletion of a replaced object does not remove the new object with its name."""
     store = Store()
     store.observe(pod("a", uid="old"))
     store.observe(pod("a", uid="new"))
@@ -87,7 +87,7 @@ def test_late_end_of_an_older_namesake_changes_nothing() -> None:
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_pending_pods(phase: str) -> None:
-    """Pods without a node are pending, those that ended are not."""
+    """Pods without a node are pending unless they ended."""
     store = Store()
     store.observe(pod("waits"))
     store.observe(pod("ended", phase=phase))

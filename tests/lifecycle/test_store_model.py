@@ -1,4 +1,4 @@
-"""The store beside a plain one that keeps a dictionary and works everything out anew: whatever comes, changes, goes."""
+"""The store compared with a plain dictionary that recomputes everything, for any sequence of changes."""
 
 from random import Random
 from typing import Any
@@ -34,7 +34,7 @@ def claim(name: str, on: str = "", **more: Any) -> NodeClaim:
 
 
 def thing(dice: Random) -> AnyObject:
-    """Return some object, of one of a few names."""
+    """Return an object with one of a few names."""
     number = dice.randrange(4)
     record = {names.COMMAND: "r"} if dice.random() < 0.3 else {}
     match dice.randrange(4):
@@ -57,7 +57,7 @@ def thing(dice: Random) -> AnyObject:
 
 
 def check(store: Store, there: dict[tuple[str, str, str], AnyObject]) -> None:
-    """Compare all that the store says with what follows from the objects alone."""
+    """Check all answers of the store against those computed from the objects alone."""
     items = [item for _, item in sorted(there.items())]
     pods = [item for item in items if isinstance(item, Pod)]
     nodes = [item for item in items if isinstance(item, Node)]
@@ -94,7 +94,7 @@ def check(store: Store, there: dict[tuple[str, str, str], AnyObject]) -> None:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_store_is_what_was_seen(seed: int) -> None:
-    """Objects without a uid: the last report of a name counts."""
+    """For objects without a uid, the last report of a name counts."""
     dice, store = Random(seed), Store()
     there: dict[tuple[str, str, str], AnyObject] = {}
     gone = 0
@@ -120,7 +120,7 @@ def test_the_store_is_what_was_seen(seed: int) -> None:
 
 
 def test_marks_have_a_version_of_their_own() -> None:
-    """It grows with every object that carries one, or carries it no longer, and with no other."""
+    """The marks version grows only when an object with a mark changes."""
     store = Store()
     for item, grows in (
         (node("a"), False),
@@ -151,7 +151,7 @@ def test_marks_have_a_version_of_their_own() -> None:
     ],
 )
 def test_which_of_two_reports_is_newer(known: tuple[str, str], new: tuple[str, str], taken: bool) -> None:
-    """By number, for the same object; what is no number counts as newer."""
+    """The higher resource version is newer; one that is not a number counts as newer."""
     store = Store()
     assert store.observe(node("a", "old", uid=known[0], version=known[1]))
     assert store.observe(node("a", "new", uid=new[0], version=new[1])) == taken
@@ -159,7 +159,7 @@ def test_which_of_two_reports_is_newer(known: tuple[str, str], new: tuple[str, s
 
 
 def test_only_the_version_moved() -> None:
-    """That is no news, but the next report is measured by it."""
+    """A new resource version alone is no change, but later reports are compared with it."""
     store = Store()
     store.observe(node("a", uid="u", version="1", generation=1))
     version = store.version
@@ -176,7 +176,7 @@ def test_only_the_version_moved() -> None:
 
 
 def test_who_is_gone_stays_gone() -> None:
-    """By uid: also one whose end is reported before it was ever seen, or that was replaced under its name."""
+    """A deleted uid never comes back, even if its end was reported before it was seen."""
     store = Store()
     assert store.vanish("Node", "", "a", "early") is None
     assert not store.observe(node("a", uid="early"))
@@ -192,7 +192,7 @@ def test_who_is_gone_stays_gone() -> None:
 
 
 def test_the_memory_of_those_that_are_gone_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest is forgotten first."""
+    """The memory of deleted uids is bounded and drops the oldest first."""
     monkeypatch.setattr("dovetail.lifecycle.store._TOMBSTONES_MAX", 2)
     store = Store()
     for uid in ("one", "two"):
@@ -204,7 +204,7 @@ def test_the_memory_of_those_that_are_gone_is_bounded(monkeypatch: pytest.Monkey
 
 
 def test_a_claim_that_loses_its_node_to_another_does_not_take_it_along() -> None:
-    """The node's claim is the one that was named last."""
+    """A node belongs to the claim that named it last."""
     store = Store()
     store.observe(claim("old", "n"))
     store.observe(claim("new", "n"))

@@ -1,4 +1,4 @@
-"""Whether a Deployment's rolling update was begun for a command (spec section 20)."""
+"""Detection of a Deployment's rolling update that was started for a command (spec section 20)."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -21,7 +21,7 @@ NOW = datetime(2026, 5, 11, 12, tzinfo=UTC)
 
 
 def deployment(**annotations: str) -> Deployment:
-    """Build a Deployment whose pods carry these."""
+    """Build a Deployment whose pods carry these annotations."""
     tree: dict[str, Any] = {
         "metadata": {"name": "web", "namespace": "d", "uid": "w", "resourceVersion": "1"},
         "spec": {"template": {"metadata": {"annotations": annotations}}},
@@ -42,7 +42,7 @@ def deployment(**annotations: str) -> Deployment:
     ids=["untouched", "another's", "seen", "answered, not seen yet", "answered, then another's", "gone"],
 )
 def test_when_a_rolling_update_has_begun(marked: str | None, answered: bool, rolled: bool) -> None:
-    """The answer or the mark, whichever comes first; a Deployment that is gone needs none."""
+    """A rollout has begun after the answer or the mark; a deleted Deployment needs none."""
     store = Store()
     if marked is not None:
         store.observe(deployment(**({names.SURGED_AT: marked} if marked else {})))
@@ -81,7 +81,7 @@ def _reference(kind: str, name: str) -> dict[str, Any]:
     ids=["it asks to surge", "it doesn't", "its pod is elsewhere", "its pod has ended", "it is gone"],
 )
 def test_which_deployments_have_to_roll_first(asks: bool | None, node: str, ends: bool, waits: bool) -> None:
-    """Those that ask for it and have a running pod on a node of the command; their NodeClaims wait for them."""
+    """Deployments with a surge and a running pod on the command's nodes roll before the deletions."""
     store = Store()
     if asks is not None:
         notes = {SURGE: "true"} if asks else {}

@@ -1,10 +1,10 @@
-"""What is computed once."""
+"""Properties that are computed once."""
 
 from dovetail.model.cached import cached
 
 
 class Counted:
-    """Counts how often it is asked."""
+    """Count how often the property is computed."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -17,7 +17,7 @@ class Counted:
 
 
 def test_it_is_worked_out_when_first_asked_for_and_kept() -> None:
-    """Nothing before the first look, the same value after it, each object its own."""
+    """A value is computed at the first access and kept, separately for each object."""
     one, other = Counted(), Counted()
     assert one.asked == 0
     assert (one.answer, one.answer, one.asked) == (42, 42, 1)
@@ -25,13 +25,13 @@ def test_it_is_worked_out_when_first_asked_for_and_kept() -> None:
 
 
 def test_the_class_gives_the_property_itself() -> None:
-    """Its documentation is found where tools look for it."""
+    """The class returns the property, so tools find its documentation."""
     assert isinstance(Counted.answer, cached)
     assert Counted.answer.__doc__ == "The answer."
 
 
 def test_what_was_kept_may_be_put_there_beforehand() -> None:
-    """An attribute of the instance comes first."""
+    """An instance attribute takes precedence over the property."""
     one = Counted()
     vars(one)["answer"] = 7
     assert (one.answer, one.asked) == (7, 0)

@@ -21,7 +21,7 @@ ANSWERS = json.loads((ROOT / "tests/golden/data/durations.json").read_text())
 
 @pytest.mark.parametrize(("text", "nanoseconds", "written"), ANSWERS)
 def test_every_text_is_read_and_written_as_go_does(text: str, nanoseconds: int | None, written: str | None) -> None:
-    """ParseDuration and String of Go's own library agree with ours."""
+    """Parsing and printing agree with ParseDuration and String of Go's library."""
     if nanoseconds is None:
         with pytest.raises(DurationError):
             parse_go_duration(text)
@@ -63,7 +63,7 @@ def test_crd_fields_take_whole_numbers_with_their_units(text: str, units: str, d
     ],
 )
 def test_other_texts_are_refused_with_a_remedy(text: str, units: str) -> None:
-    """The message holds the value and what to write; where Never may stand, it says so."""
+    """The message has the value and the valid forms, including Never if it is allowed."""
     with pytest.raises(DurationError, match="is not a duration; write ") as caught:
         parse_simple(text, units)
     assert repr(text) in str(caught.value)
@@ -72,7 +72,7 @@ def test_other_texts_are_refused_with_a_remedy(text: str, units: str) -> None:
 
 
 def test_never_is_none() -> None:
-    """The word Never, and only that, is no duration at all."""
+    """Only the word Never is read as None."""
     assert parse_nillable("Never") is None
     assert format_duration(None) == "Never"
 

@@ -37,13 +37,13 @@ def test_bounds_that_exclude_each_other_admit_nothing() -> None:
 
 
 def test_an_unknown_operator_is_refused_with_a_remedy() -> None:
-    """The message names it and the ones there are."""
+    """The refusal names the unknown operator and the valid ones."""
     with pytest.raises(ValueError, match="'Like' is not an operator on labels; write In, NotIn"):
         of("a", "Like", ["b"])
 
 
 def test_minimum_numbers_of_values_add_up_to_the_larger() -> None:
-    """Of two minValues the larger stays, in words too."""
+    """An intersection keeps the larger minValues, in its text too."""
     both = of("a", "In", ["x", "y"], 1).intersection(of("a", "Exists", (), 2))
     assert str(both) == "a In [x y] minValues 2"
     assert Requirements([both]).has_min_values()
@@ -80,14 +80,14 @@ def test_undefined_labels_need_leave() -> None:
 
 
 def test_every_clash_is_named_in_the_order_of_keys() -> None:
-    """Two keys without a common value give both, sorted."""
+    """The refusal names all keys without a common value, sorted."""
     pool = Requirements([of("b", "In", ["1"]), of("a", "In", ["1"])])
     pod = Requirements([of("b", "In", ["2"]), of("a", "NotIn", ["1"])])
     assert pool.compatible(pod) == "a NotIn [1] asked for, a In [1] given; b In [2] asked for, b In [1] given"
 
 
 def test_requirements_are_values() -> None:
-    """Adding makes a new one; equal ones are equal, hash alike, and iterate by key."""
+    """Adding returns a new value; equal values have equal hashes and iterate by key."""
     one = Requirements([of("b", "Exists"), of("a", "In", ["x", "y"])])
     more = one.add(of("a", "In", ["y"]))
     assert one["a"].values == {"x", "y"}
@@ -119,7 +119,7 @@ def test_requirements_are_values() -> None:
     ],
 )
 def test_selectors_match_as_in_kubernetes(compiled: LabelSelector, labels: dict[str, str], matched: bool) -> None:
-    """Null matches nothing, an empty one everything, NotIn and DoesNotExist an absent label."""
+    """Null matches nothing, an empty selector everything, and NotIn and DoesNotExist an absent label."""
     assert compiled.matches(labels) is matched
 
 
@@ -130,7 +130,7 @@ def test_selectors_match_as_in_kubernetes(compiled: LabelSelector, labels: dict[
 def test_a_selector_that_kubernetes_refuses_matches_nothing_and_says_why(
     operator: str, values: tuple[str, ...], words: str
 ) -> None:
-    """It never matches by accident."""
+    """An invalid selector matches nothing and gives a reason."""
     broken = selector({}, ("a", operator, values))
     assert words in (broken.problem or "")
     assert not broken.matches({"a": "1"})
@@ -138,7 +138,7 @@ def test_a_selector_that_kubernetes_refuses_matches_nothing_and_says_why(
 
 
 def test_equal_selectors_are_equal_values() -> None:
-    """The order in which they are written makes no difference, so that they group pods."""
+    """Selectors are equal regardless of the order in which they are written."""
     one = selector({"a": "1", "b": "2"}, ("c", "In", ("x", "y")), ("d", "Exists", ()))
     other = selector({"b": "2", "a": "1"}, ("d", "Exists", ()), ("c", "In", ("y", "x")))
     assert one == other
@@ -148,7 +148,7 @@ def test_equal_selectors_are_equal_values() -> None:
 
 @pytest.mark.parametrize("text", ["a", "A.b_c-d", "example.com/a", "a.b.c/Name", "x" * 63, "0"])
 def test_qualified_names_are_recognised(text: str) -> None:
-    """A name, with or without a domain in front."""
+    """A qualified name has an optional domain and a name."""
     assert is_qualified_name(text)
 
 
@@ -157,7 +157,7 @@ def test_qualified_names_are_recognised(text: str) -> None:
     ["", "/a", "a/", "a/b/c", "-a", "a-", "Example.com/a", "x" * 64, "a b", "ex_ample/a", f"{'d' * 254}/a", "a\n"],
 )
 def test_other_keys_are_refused(text: str) -> None:
-    """Empty parts, two slashes, capitals in the domain, bad edges, too long."""
+    """Keys with empty parts, two slashes, a capital domain, bad edges or too many characters are refused."""
     assert not is_qualified_name(text)
 
 

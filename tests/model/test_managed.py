@@ -22,7 +22,7 @@ from dovetail.model.settings import DOVETAIL
     ],
 )
 def test_labelled_or_named(labels: dict[str, str], named: tuple[str, ...], managed: bool) -> None:
-    """Either is enough; a name that no pool has means nothing."""
+    """A pool is managed if it is labelled or named; an unknown name has no effect."""
     pool = NodePool(metadata=ObjectMeta(name="web", labels=labels))
     settings = replace(DOVETAIL, pools=named)
     assert is_managed(pool, settings) is managed

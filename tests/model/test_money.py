@@ -38,13 +38,13 @@ def test_amounts_are_read_exactly(value: str | float | int | Decimal, dollars: F
 
 @pytest.mark.parametrize("value", ["", "ten", "$1", "1,5", "nan", float("inf"), "1e999999999", True, "0x1"])
 def test_a_refusal_names_the_value_and_a_remedy(value: str | float) -> None:
-    """What is no amount is refused with an example."""
+    """A text that is no amount is refused with an example."""
     with pytest.raises(MoneyError, match="is not an amount of dollars; write a decimal number"):
         parse_money(value)
 
 
 def test_digits_beyond_the_eighteenth_place_are_rounded_half_to_even() -> None:
-    """Finer than 10^-18 dollars there is nothing."""
+    """Amounts are rounded to 10^-18 dollars, half to even."""
     assert parse_money("0.0000000000000000015") == 2
     assert parse_money("0.0000000000000000025") == 2
     assert parse_money("0.00000000000000000251") == 3

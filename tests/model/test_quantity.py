@@ -66,14 +66,14 @@ def test_amounts_are_written_in_the_largest_unit_that_divides_them(resource: str
 
 @pytest.mark.parametrize("text", ["", " 1", "1 Gi", "1gb", "ten", True, float("nan"), float("inf")])
 def test_a_refusal_names_the_value_and_a_remedy(text: str | float) -> None:
-    """What is no quantity is refused with the value and an example."""
+    """A text that is no quantity is refused with the value and an example."""
     with pytest.raises(QuantityError, match="is not a quantity; write a number such as") as caught:
         value(text)
     assert repr(text) in str(caught.value)
 
 
 def test_a_huge_exponent_costs_nothing() -> None:
-    """An exponent of a thousand million gives the cap, or the smallest unit, at once."""
+    """A huge exponent gives the maximum or the smallest unit at once."""
     assert value("1e999999999") == AMOUNT_MAX
     assert value("1e-999999999") == 1
     assert value("0e999999999") == 0

@@ -99,7 +99,7 @@ def test_what_no_cron_can_read_is_refused(schedule: str) -> None:
 
 
 def test_a_refusal_names_field_value_and_remedy() -> None:
-    """The parts of the sentence can be had one by one."""
+    """The refusal has its field, value and remedy as separate parts."""
     with pytest.raises(ScheduleError) as caught:
         Schedule.parse("0 25 * * *")
     assert (caught.value.field, caught.value.value, caught.value.reason) == ("hour", "25", "is outside 0 to 23")
@@ -128,7 +128,7 @@ def test_impossible_days_never_come() -> None:
 
 
 def test_the_hit_is_inside_and_the_end_outside() -> None:
-    """[hit, hit + duration), to the microsecond."""
+    """A window is [hit, hit + duration), to the microsecond."""
     office = window("0 9 * * mon-fri", 8 * HOUR)
     instant = timedelta(microseconds=1)
     opened, closed = at("2026-05-13T09:00"), at("2026-05-13T17:00")
@@ -172,7 +172,7 @@ def test_windows_that_touch_are_one(schedule: str, duration: str, now: str, acti
 
 
 def test_windows_and_schedules_are_values() -> None:
-    """Equal where texts and durations are, and whatever was asked before makes no difference."""
+    """Windows and schedules are equal if their texts and durations are, whatever was queried before."""
     one, other = Window(Schedule.parse("0 9 * * *"), HOUR), Window(Schedule("0 9 * * *"), HOUR)
     assert one.active(at("2026-05-01T09:30"))
     assert one == other
@@ -183,7 +183,7 @@ def test_windows_and_schedules_are_values() -> None:
 
 
 def test_instants_of_any_zone_are_taken() -> None:
-    """The zone of the question doesn't matter, the instant does."""
+    """Only the instant of a query matters, not its time zone."""
     noon = datetime(2026, 5, 13, 12, 0, tzinfo=ZoneInfo(BERLIN))
     assert window("0 10 * * *", MINUTE).active(noon)
     assert Schedule.parse("0 10 * * *").next_after(noon) == at("2026-05-14T10:00")

@@ -1,4 +1,4 @@
-"""Asks both packers the same questions, and makes a cluster on which they differ as small as it will go."""
+"""Query both packers, and shrink a cluster on which they differ."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PRUNED = ("pods", "nodes", "node_claims", "node_pools", "daemon_sets", "pdbs", "
 
 @dataclass(frozen=True)
 class Difference:
-    """A question that the packers answer differently: `what` is a few words, the rest both answers."""
+    """Hold a query that the packers answer differently: `what` is a few words, the rest are both answers."""
 
     what: str
     reference: Answer
@@ -43,7 +43,7 @@ class Difference:
 
 
 def differences(sample: Sample) -> Iterator[Difference]:
-    """Yield all questions of a sample on which the packers differ."""
+    """Yield all queries of a sample on which the packers differ."""
     reference = ReferencePacker(sample.cluster, sample.catalogue, sample.settings, sample.now)
     kernel = Kernel(sample.cluster, sample.catalogue, sample.settings, sample.now)
     ours, theirs = replace(reference_answer(reference.place()), pods=0), kernel.place()
@@ -59,12 +59,12 @@ def differences(sample: Sample) -> Iterator[Difference]:
 
 
 def differs(sample: Sample) -> bool:
-    """Return whether the packers differ on any question."""
+    """Return whether the packers differ on any query."""
     return next(differences(sample), None) is not None
 
 
 def smallest(sample: Sample, fails: Callable[[Sample], bool] = differs) -> Sample:
-    """Takes objects away, one after the other, as long as the sample still fails."""
+    """Remove objects one by one as long as the sample still fails."""
     shrunk = True
     while shrunk:
         shrunk = False

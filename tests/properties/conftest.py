@@ -1,4 +1,4 @@
-"""How properties are tried: the same examples each time, however slow the machine; profile `search` looks further."""
+"""Hypothesis profiles: the same examples each time without a time limit; profile `search` tries more."""
 
 import os
 

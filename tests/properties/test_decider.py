@@ -33,25 +33,25 @@ _WORKED_OUT = [name for name, part in vars(RoundResult).items() if isinstance(pa
 
 
 class BothWays(Decider):
-    """Answers with memory, and checks each answer against the oracle's."""
+    """Answer with memory, and check each answer against the oracle's."""
 
     asked = 0
 
     def scene(self, question: Question) -> RoundContext:
-        """Return the view with memory, once a whole round on it is known to be what the oracle decides."""
+        """Return the view with memory after checking that a whole round on it equals the oracle's."""
         compare(decide(super().scene(question)), decide(Decider(memory=False).scene(question)), BothWays.asked)
         BothWays.asked += 1
         return super().scene(question)
 
     def revalidate(self, command: Command, question: Question) -> Command | Refusal:
-        """Check the command both ways."""
+        """Check that both deciders validate the command equally."""
         answer = super().revalidate(command, question)
         assert answer == Decider(memory=False).revalidate(command, question)
         return answer
 
 
 def compare(one: RoundResult, other: RoundResult, number: int = 0) -> None:
-    """Check that two results say the same; of most, all but the verdicts."""
+    """Check that two results are equal; for most, without the verdicts."""
     for field in fields(RoundResult):
         if not field.name.startswith(("compute_", "list_")):
             assert getattr(one, field.name) == getattr(other, field.name), field.name
@@ -63,7 +63,7 @@ def compare(one: RoundResult, other: RoundResult, number: int = 0) -> None:
 
 @pytest.fixture(autouse=True)
 def _both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every engine, and the simulated Karpenter's loop, ask both ways."""
+    """Make every engine, and the simulated Karpenter's loop, query both deciders."""
     monkeypatch.setattr("dovetail.lifecycle.engine.Decider", BothWays)
     monkeypatch.setattr("dovetail.sim.world.karpenter.loop.Decider", BothWays)
     monkeypatch.setattr(BothWays, "asked", 0)
@@ -93,7 +93,7 @@ def test_every_question_of_a_simulated_day(name: str, policy: str, minutes: int)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(size(test=8, ci=30, long=200)))
 def test_every_question_of_a_run_with_faults(seed: int) -> None:
-    """Crashes, lost events and clocks that jump change no answer either."""
+    """Crashes, lost events and clock jumps change no answer."""
     assert not run_seed(seed).violations
     assert BothWays.asked >= 1
 

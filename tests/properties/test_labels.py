@@ -11,7 +11,7 @@ BOUNDS = st.integers(2, 9).map(lambda number: (str(number),))
 
 @st.composite
 def requirement(draw: st.DrawFn, key: str | None = None) -> Requirement:
-    """Any requirement, on any of a few keys."""
+    """Build any requirement on one of a few keys."""
     operator = draw(st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte"]))
     values: tuple[str, ...] = ()
     if operator in {"In", "NotIn"}:
@@ -27,7 +27,7 @@ MANY = st.lists(requirement(), max_size=5).map(Requirements)
 
 @given(SAME_KEY, SAME_KEY, VALUES)
 def test_an_intersection_admits_what_both_admit(one: Requirement, other: Requirement, value: str) -> None:
-    """Membership of the intersection is membership of both."""
+    """An intersection admits a value exactly if both requirements do."""
     assert one.intersection(other).has(value) is (one.has(value) and other.has(value))
 
 
@@ -40,7 +40,7 @@ def test_the_quick_question_agrees_with_the_intersection(one: Requirement, other
 
 @given(SAME_KEY, SAME_KEY, SAME_KEY)
 def test_intersections_form_a_semilattice(a: Requirement, b: Requirement, c: Requirement) -> None:
-    """Order and grouping make no difference, and twice the same is once."""
+    """Intersection is commutative, associative and idempotent."""
     assert a.intersection(b) == b.intersection(a)
     assert a.intersection(b).intersection(c) == a.intersection(b.intersection(c))
     assert a.intersection(a) == a
@@ -59,12 +59,12 @@ def test_written_requirements_read_back(requirements: Requirements) -> None:
 
 @given(MANY, MANY, st.sampled_from([frozenset[str](), WELL_KNOWN]))
 def test_words_and_quick_answers_agree(one: Requirements, other: Requirements, allowed: frozenset[str]) -> None:
-    """A sentence is given exactly where the quick form says no."""
+    """A refusal sentence exists exactly if the quick check fails."""
     assert (one.compatible(other, allowed) is None) is one.is_compatible(other, allowed)
     assert (one.intersects(other) is None) is one.is_intersecting(other)
 
 
 @given(MANY, st.dictionaries(KEYS, VALUES))
 def test_existing_labels_are_judged_like_requirements(wanted: Requirements, labels: dict[str, str]) -> None:
-    """The short way over a node's labels gives the algebra's own answer."""
+    """The shortcut for a node's labels agrees with the requirement algebra."""
     assert wanted.admits(labels) is Requirements.from_labels(labels).is_compatible(wanted)

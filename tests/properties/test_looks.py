@@ -1,4 +1,4 @@
-"""Commands that the lookout leaves out would not have moved: a run is the same if every command is looked at."""
+"""Commands that the lookout skips would not have moved: checking every command gives the same run."""
 
 import pytest
 
@@ -14,7 +14,7 @@ SAVED = {"looks": 0}
 
 
 class _All(Lookout):
-    """Chooses every command whenever something has happened."""
+    """Select every command after any event."""
 
     def chosen(self, runs: dict[str, Run], elapsed: int, *, something_happened: bool) -> list[Run]:
         fewer = super().chosen(runs, elapsed, something_happened=something_happened)
@@ -25,7 +25,7 @@ class _All(Lookout):
 
 @pytest.fixture
 def all_looked_at(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Return a patch that is not made yet."""
+    """Return a patch that is not active yet."""
     SAVED["looks"] = 0
     return monkeypatch
 
@@ -33,7 +33,7 @@ def all_looked_at(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 100 + size(test=6, ci=15, long=150)))
 def test_a_run_with_faults(seed: int, all_looked_at: pytest.MonkeyPatch) -> None:
-    """Crashes, lost answers and vanished objects included."""
+    """The run is the same with crashes, lost answers and vanished objects."""
     outcome = run_seed(seed)
     all_looked_at.setattr("dovetail.lifecycle.command_runner.Lookout", _All)
     assert run_seed(seed) == outcome
@@ -44,7 +44,7 @@ def test_a_run_with_faults(seed: int, all_looked_at: pytest.MonkeyPatch) -> None
     [("issue-7146", "recommended", 30), ("image-roll", "flat", 40), ("batch-churn", "threshold", 20)],
 )
 def test_a_run(name: str, policy: str, minutes: int, all_looked_at: pytest.MonkeyPatch) -> None:
-    """Evictions in order, replacements and drains included; and looks are left out."""
+    """The run is the same with evictions, replacements and drains, and some checks are skipped."""
     scenario = load_scenario(name)
     chosen = next(entry for entry in scenario.policies if entry.name == policy)
     result = run_scenario(scenario, chosen, 0, minutes * MINUTE)

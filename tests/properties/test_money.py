@@ -11,7 +11,7 @@ AMOUNTS = st.integers(-(10**30), 10**30)
 
 @given(AMOUNTS)
 def test_what_is_written_reads_back_the_same(amount: int) -> None:
-    """Print then parse is identity."""
+    """Parsing a printed amount returns the same amount."""
     assert parse_money(format_money(amount)) == amount
 
 

@@ -41,7 +41,7 @@ def _ask(kernel: Kernel, questions: list[tuple[tuple[str, ...], tuple[str, ...]]
 
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_answers_under_chance_are_the_same_in_any_order(block: int) -> None:
-    """Asked first to last, last to first, and each on a snapshot of its own: one answer to each question."""
+    """Each query has one answer in forward order, in reverse order, and on its own snapshot."""
     for seed in range(block * BLOCK, (block + 1) * BLOCK):
         made = _by_chance(seed)
         questions = _questions(made)
@@ -52,7 +52,7 @@ def test_answers_under_chance_are_the_same_in_any_order(block: int) -> None:
 
 
 def test_chance_has_a_say_in_these_clusters() -> None:
-    """With another number to go by, some answers are others: else the test above would compare nothing."""
+    """Another seed changes some answers, so the test above compares something."""
     changed = 0
     for seed in range(BLOCK):
         made = _by_chance(seed)

@@ -13,13 +13,13 @@ SUFFIXES |= {name + "i": Fraction(1024) ** (place + 1) for place, name in enumer
 
 @given(RESOURCES, st.integers(-AMOUNT_MAX, AMOUNT_MAX))
 def test_what_is_written_reads_back_the_same(resource: str, amount: int) -> None:
-    """Print then parse is identity, for every resource and amount."""
+    """Parsing a printed quantity returns the same quantity, for every resource."""
     assert resource_amount(resource, format_amount(resource, amount)) == amount
 
 
 @given(st.decimals(0, 10**12, allow_nan=False, places=6), st.sampled_from(sorted(SUFFIXES)))
 def test_amounts_are_the_smallest_integer_not_below_the_exact_value(number: object, suffix: str) -> None:
-    """Rounding is up, by less than one unit, whatever the suffix."""
+    """Amounts round up by less than one unit, for any suffix."""
     exact = Fraction(str(number)) * SUFFIXES[suffix]
     for ours, wanted in ((value(f"{number}{suffix}"), exact), (milli(f"{number}{suffix}"), exact * 1000)):
         assert ours == AMOUNT_MAX or wanted <= ours < wanted + 1

@@ -18,7 +18,7 @@ ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Ame
 
 @st.composite
 def field(draw: st.DrawFn, low: int, high: int, names: tuple[str, ...] = ()) -> str:
-    """Any field that all implementations read alike: star, values, names, ranges, steps, lists of those."""
+    """Build any field that all implementations read alike: star, values, names, ranges, steps, lists."""
     values = st.integers(low, high)
 
     def item() -> str:
@@ -108,7 +108,7 @@ def test_a_window_answers_by_its_definition_whatever_was_asked_before(
 def test_nothing_changes_before_the_next_change(
     fields: tuple[str, ...], now: datetime, zone: str, minutes: int, share: int
 ) -> None:
-    """The answer is the same up to the next change, and another one at it."""
+    """The answer is constant until the next change and different at it."""
     schedule = Schedule.parse(f"TZ={zone} {' '.join(fields)}")
     window = Window(schedule, minutes * MINUTE)
     active, change = window.active(now), window.next_change(now)
@@ -125,7 +125,7 @@ def test_nothing_changes_before_the_next_change(
 
 @given(st.text(alphabet="0123456789*/,-? @tzTZ=monfrijan", max_size=20))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    """No text makes the reader fail in another way, and what is read prints as it was written."""
+    """Any text is read or refused without another exception, and a schedule prints as it was written."""
     with contextlib.suppress(ScheduleError):
         schedule = Schedule.parse(text)
         assert str(schedule) == text

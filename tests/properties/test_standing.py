@@ -92,7 +92,7 @@ def _threshold_changes(town: Town, dice: random.Random) -> None:
 
 
 def _other_pool_comes_or_goes(town: Town, dice: random.Random) -> None:
-    """A pool of cheap spot machines: what no node of the first pool notices, but what its pods could move to."""
+    """Add or remove a pool of cheap spot machines that pods of the first pool could move to."""
     if town.pools.pop("other", None) is None:
         town.pool("other", capacity=(names.SPOT,), disruption={"consolidateAfter": "0s"})
 
@@ -123,7 +123,7 @@ CHANGES: tuple[Change, ...] = (
 
 @pytest.mark.parametrize("profile", [DOVETAIL, KARPENTER_1_15], ids=["dovetail", "karpenter-1.15"])
 def test_one_change_after_the_other(profile: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each change the decider with memory says to the letter what the one without says, and it does remember."""
+    """After each change the deciders with and without memory agree, and the memory is used."""
     stood = [0]
     look = StandingView.refusal_of
 
@@ -148,7 +148,7 @@ def test_one_change_after_the_other(profile: Settings, monkeypatch: pytest.Monke
 
 
 def test_an_old_result_read_late_knows_nothing_of_what_came_later() -> None:
-    """Verdicts of an earlier round, first read after a later one, are those of the earlier."""
+    """Verdicts that are read after a later round are those of their own round."""
     oracle = Decider(memory=False)
     for seed in range(2 * SEEDS // 3):
         dice = random.Random(seed)
@@ -183,7 +183,7 @@ def _scenes_of_one_node(*, crowded_first: bool) -> tuple[RoundContext, RoundCont
 @pytest.mark.parametrize("crowded_first", [True, False])
 @pytest.mark.parametrize("late_first", [True, False])
 def test_a_scene_that_is_over_neither_asks_nor_tells(crowded_first: bool, late_first: bool) -> None:
-    """What an earlier scene finds out late is no memory of the later one, nor the other way round."""
+    """Late results of an earlier round do not enter the memory of the later one, nor the reverse."""
     earlier, later = _scenes_of_one_node(crowded_first=crowded_first)
     assert earlier.by_name["asked"] is later.by_name["asked"]  # so it is the scene alone that tells them apart
     for scene in (earlier, later) if late_first else (later, earlier):

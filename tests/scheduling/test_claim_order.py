@@ -1,4 +1,4 @@
-"""New nodes in the making are asked in the order of their pods, fewest first, as a stable sort would have them."""
+"""New nodes are tried in the order of their number of pods, fewest first, like a stable sort."""
 
 import random
 from types import SimpleNamespace
@@ -8,7 +8,7 @@ from dovetail.scheduling.launch.claims import put_in_order
 
 
 def test_in_the_order_of_a_stable_sort() -> None:
-    """Claims come and grow at random; after each step the order is that of sorting by the number of pods."""
+    """After each random change the order equals a stable sort by the number of pods."""
     rng = random.Random(3)
     claims: list[Any] = []
     expected: list[Any] = []

@@ -1,4 +1,4 @@
-"""Clusters with nothing in them, and answers that must not depend on what was asked before."""
+"""Empty clusters, and answers that must not depend on earlier queries."""
 
 from dovetail.scheduling.place import place
 from dovetail.scheduling.simulate import simulate
@@ -6,29 +6,29 @@ from tests.support.scheduling_build import homes, near, node, pod, pool, snapsho
 
 
 def test_nothing_at_all() -> None:
-    """No nodes, no pools, no types, no pods: nothing to place and nothing breaks."""
+    """A cluster without nodes, pools, types and pods places nothing and raises nothing."""
     found = place(snapshot(kinds=()))
     assert (found.existing, found.new, found.unplaced) == ((), (), ())
 
 
 def test_no_pool_and_no_node() -> None:
-    """A pod without any pool or node is told so."""
+    """A pod without any pool or node is refused with that reason."""
     assert "no pool can launch a node" in unplaced(place(snapshot(pod("a"), kinds=())))["a"]
 
 
 def test_a_pool_without_types() -> None:
-    """Pods still go to nodes that exist where the catalogue is empty."""
+    """With an empty catalogue pods still go to existing nodes."""
     assert homes(place(snapshot(pool(), node("n1"), pod("a"), kinds=()))) == {"a": "n1"}
 
 
 def test_an_empty_node_goes_without_a_trace() -> None:
-    """Taking away a node without pods places nothing."""
+    """Removing a node without pods places nothing."""
     result = without(snapshot(pool(), node("n1"), node("n2")), "n1")
     assert (result.placements, result.new_nodes, result.blocking) == ((), (), ())
 
 
 def test_simulations_leave_the_snapshot_as_it_was() -> None:
-    """The same question has the same answer, whatever was asked in between."""
+    """The same query has the same answer, whatever was simulated in between."""
     rules = {"topologySpreadConstraints": [spread()], "affinity": near("podAntiAffinity")}
     pods = [pod(f"a-{i}", "2", on=f"n{i % 3}", **rules) for i in range(3)]
     seen = snapshot(pool(), *(node(f"n{i}", zone="ab"[i % 2]) for i in range(4)), *pods, pod("w", **rules))
@@ -39,14 +39,14 @@ def test_simulations_leave_the_snapshot_as_it_was() -> None:
 
 
 def test_pending_and_leaving_pods_can_be_left_out() -> None:
-    """What waits anyway is placed too, unless it is asked not to be."""
+    """Pending pods are placed too, unless they are excluded."""
     seen = snapshot(pool(), node("n1"), node("n2"), pod("a", on="n1"), pod("w"))
     assert set(homes(without(seen, "n1"))) == {"a", "w"}
     assert set(homes(without(seen, "n1", include_pending=False))) == {"a"}
 
 
 def test_first_fit_looks_past_full_nodes_again_and_again() -> None:
-    """Many pods of several kinds fill node after node, in order, without leaving holes."""
+    """Many pods of several kinds fill the nodes in order, without gaps."""
     nodes = [node(f"n{i:02d}", 4) for i in range(10)]
     large, small = [pod(f"l-{i}", "3") for i in range(10)], [pod(f"s-{i}", "1") for i in range(10)]
     found = homes(place(snapshot(pool(limits={"cpu": "0"}), *nodes, *large, *small)))

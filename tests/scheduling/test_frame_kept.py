@@ -1,4 +1,4 @@
-"""What no simulation looks at leaves the compiled frame as it is; whatever one looks at makes another."""
+"""Changes that no simulation reads keep the compiled frame; all others rebuild it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ Objects = dict[str, AnyObject]
 
 
 def _cluster() -> Objects:
-    """Return three nodes, pods with and without rules, a daemon and pods that wait."""
+    """Return three nodes, pods with and without rules, a daemon and pending pods."""
     found: Objects = {"pool": pool()}
     for name, zone in (("n1", "a"), ("n2", "b"), ("n3", "a")):
         found.update({f"{name}-{i}": item for i, item in enumerate(node(name, zone=zone))})
@@ -96,7 +96,7 @@ ANEW: dict[str, Change] = {
 
 
 def _after(change: Change, settings: Settings = DOVETAIL) -> tuple[Snapshot, Snapshot]:
-    """Build a snapshot, ask it, change the cluster and build the next; both answer like fresh ones."""
+    """Build a snapshot, query it, change the cluster and build the next; check both against fresh ones."""
     objects = _cluster()
     before = Snapshot.build(cluster_of(objects.values()), CATALOGUE, DOVETAIL, NOW)
     _answers(before)
@@ -109,14 +109,14 @@ def _after(change: Change, settings: Settings = DOVETAIL) -> tuple[Snapshot, Sna
 
 @pytest.mark.parametrize("change", KEPT.values(), ids=KEPT)
 def test_the_frame_is_kept(change: Change) -> None:
-    """Nothing that a simulation looks at has changed."""
+    """The frame is kept if nothing that a simulation reads has changed."""
     before, after = _after(change)
     assert after.frame is before.frame
 
 
 @pytest.mark.parametrize("change", ANEW.values(), ids=ANEW)
 def test_the_frame_is_made_anew(change: Change) -> None:
-    """Something has changed that a simulation looks at, and its answers are those of a fresh start."""
+    """The frame is rebuilt if something that a simulation reads has changed, with correct answers."""
     before, after = _after(change)
     assert after.frame is not before.frame
 
@@ -127,12 +127,12 @@ def test_the_frame_is_made_anew(change: Change) -> None:
     ids=["ties are drawn", "a node is marked"],
 )
 def test_other_settings_make_it_anew(settings: Settings) -> None:
-    """The frame depends on the settings, and where ties are drawn on what was asked before."""
+    """The frame depends on the settings and, with random ties, on earlier queries."""
     before, after = _after(KEPT["nothing"], settings)
     assert after.frame is not before.frame
 
 
 def test_a_frame_that_was_kept_holds_no_older_pods() -> None:
-    """The pods that a kept frame counts are those of the newest snapshot, so that older ones can be forgotten."""
+    """A kept frame refers to the pods of the newest snapshot, so that older ones can be freed."""
     _, after = _after(KEPT["another object of the same pod"])
     assert after.frame.places.bindings is after.bindings

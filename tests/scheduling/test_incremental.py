@@ -1,4 +1,4 @@
-"""A snapshot made from the one before answers like one made from nothing."""
+"""A snapshot built from the previous one answers like one built from scratch."""
 
 import random
 
@@ -31,7 +31,7 @@ def _pods(rng: random.Random, count: int, nodes: list[str]) -> list[AnyObject]:
 
 
 def test_changes_give_the_same_answers_as_a_fresh_start() -> None:
-    """Pods and nodes come, change and go over many rounds; both ways of building agree each time."""
+    """After many changes of pods and nodes, both ways of building agree each time."""
     rng = random.Random(7)
     names = [f"n{i}" for i in range(6)]
     objects: dict[str, AnyObject] = {"pool": pool()}
@@ -52,7 +52,7 @@ def test_changes_give_the_same_answers_as_a_fresh_start() -> None:
 
 
 def test_what_did_not_change_is_not_read_again() -> None:
-    """Nodes, and the pods of nodes on which nothing changed, are the same objects."""
+    """Unchanged nodes, and pods on unchanged nodes, are the same objects."""
     first, second = node("n1"), node("n2")
     running, other = pod("a", on="n1"), pod("b", on="n2")
     before = snapshot(pool_ := pool(), first, second, running, other)
@@ -63,7 +63,7 @@ def test_what_did_not_change_is_not_read_again() -> None:
 
 
 def test_new_selectors_look_at_labels_anew() -> None:
-    """A rule that looks at a label for the first time tells pods apart that were the same before."""
+    """A rule that reads a label for the first time splits pods that were equal before."""
     fixed = [pool(limits={"cpu": "0"}), *node("n1"), *node("n2"), pod("a-1", on="n1", labels={"app": "a", "rev": "1"})]
     before = snapshot(*fixed)
     picky = pod("b", affinity=near("podAntiAffinity", labelSelector={"matchLabels": {"rev": "1"}}))

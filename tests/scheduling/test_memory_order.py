@@ -1,4 +1,4 @@
-"""Pods of a large cluster are read in the order in which they lie in memory; nothing that is read depends on it."""
+"""Pods of a large cluster are read in memory order; no result depends on it."""
 
 import random
 from typing import Any
@@ -14,7 +14,7 @@ from tests.support.scheduling_build import node_affinity, pod, spread
 
 
 def made(number: int) -> Pod:
-    """Build one of 3,000 pods: several sizes, apps and nodes; some wait, some spread, some belong to a DaemonSet."""
+    """Build one of 3,000 pods: several sizes, apps and nodes; some are pending, some spread, some are daemons."""
     size, here = str(1 + number % 5), f"n{number % 7}" if number % 11 else ""
     more: dict[str, Any] = {"labels": {"app": f"a{number % 13}", "own": str(number)}}
     if number % 17 == 3:
@@ -26,14 +26,14 @@ def made(number: int) -> Pod:
 
 
 def shuffled(seed: int) -> list[Pod]:
-    """Build the same pods in another order, so that they lie elsewhere, and put them in order."""
+    """Build the same pods in another order, so that their memory order differs, and sort them."""
     numbers = list(range(3000))
     random.Random(seed).shuffle(numbers)
     return sorted((made(number) for number in numbers), key=lambda item: item.metadata.name)
 
 
 def seen(pods: list[Pod]) -> tuple[Any, ...]:
-    """Return what is read off pods: classes in their order, and the class, flags and node of each pod."""
+    """Return what is read from pods: classes in order, and the class, flags and node of each pod."""
     names, classes = NodeNames(), Classes(Resources())
     found = Bindings(pods, classes, names, None)
     codes = {names.code(name): name for name in ("", *(f"n{place}" for place in range(7)))}
@@ -45,7 +45,7 @@ def seen(pods: list[Pod]) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_depends_on_where_pods_lie(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Classes have the same numbers as if the pods were read one after the other."""
+    """Classes have the same numbers as if the pods were read in their given order."""
     found = seen(shuffled(seed))
     monkeypatch.setattr(module, "_MANY", 10_000)
     assert found == seen([made(number) for number in range(3000)])

@@ -1,4 +1,4 @@
-"""What counts as a pod event: for the engine, the simulated Karpenter and the built-in provider alike."""
+"""Pod events, as the engine, the simulated Karpenter and the built-in provider count them."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -49,5 +49,5 @@ DAEMON, MIRROR = ("apps/v1", "DaemonSet"), ("v1", "Node")
     ],
 )
 def test_pods_that_come_and_go(old: Pod | None, new: Pod | None, nodes: tuple[str, ...]) -> None:
-    """Coming, ending, beginning to terminate and vanishing count, each once (spec section 2)."""
+    """Creation, completion, termination and deletion of a pod count once each (spec section 2)."""
     assert event_nodes(old, new) == nodes

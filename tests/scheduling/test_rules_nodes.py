@@ -27,7 +27,7 @@ def test_first_fit_by_name_not_best_fit() -> None:
 
 
 def test_nodes_that_started_come_first() -> None:
-    """An initialized node comes before one that is not, whatever the names."""
+    """An initialized node comes before one that is not, whatever their names."""
     assert placed(pool(), node("n1", started=False), node("n2"), pod("a")) == {"a": "n2"}
 
 
@@ -44,7 +44,7 @@ def test_oldest_of_equal_pods_first() -> None:
 
 
 def test_room_is_what_running_pods_leave() -> None:
-    """Pods that run, terminating ones too, take room; pods that have ended don't."""
+    """Running and terminating pods take room; ended pods do not."""
     ended = msgspec.structs.replace(
         pod("ended", "6", on="n1"), status=msgspec.convert({"phase": "Succeeded"}, type(pod("x").status))
     )
@@ -55,7 +55,7 @@ def test_room_is_what_running_pods_leave() -> None:
 
 
 def test_a_node_that_is_overdrawn_takes_nothing() -> None:
-    """Where any resource is negative, asked for or not, nothing fits (facts: V P22)."""
+    """Nothing fits on a node with a negative free resource, requested or not."""
     greedy = pod("greedy", "1", on="n1", requests={"memory": "65Gi"})
     assert placed(pool(limits={"cpu": "0"}), node("n1"), greedy, pod("a", "1", requests={"memory": "0"})) == {}
 
@@ -104,7 +104,7 @@ def test_labels_of_nodes() -> None:
 
 
 def test_required_terms_are_alternatives() -> None:
-    """Of several required terms the first is tried, then the next."""
+    """Required terms are tried in order until one matches."""
     affinity = node_affinity([wants("disk", "In", "none")], [wants("disk", "In", "ssd")])
     assert placed(pool(), node("n1"), node("n2", labels={"disk": "ssd"}), pod("a", affinity=affinity)) == {"a": "n2"}
 
@@ -119,7 +119,7 @@ def test_host_ports_clash() -> None:
 
 
 def test_daemons_that_have_not_come_hold_room_back() -> None:
-    """What DaemonSets would still put on a node is not free; what already runs is not counted twice."""
+    """Missing DaemonSet pods reserve room; running ones are not counted twice."""
     daemon = msgspec.convert(
         {
             "metadata": {"name": "d", "namespace": "default", "uid": "o"},
@@ -205,7 +205,7 @@ def test_leaving_nodes_take_nothing_and_their_pods_move() -> None:
 
 
 def test_a_landing_on_a_node_that_has_not_started_counts_as_none() -> None:
-    """A pod of a candidate that lands on an uninitialized node is not placed; one of a leaving node is."""
+    """A candidate's pod on an uninitialized node is not placed; a leaving node's pod is."""
     seen = snapshot(pool(limits={"cpu": "0"}), node("n1"), node("n2", started=False), pod("a", on="n1"))
     result = without(seen, "n1")
     assert result.blocking
@@ -216,14 +216,14 @@ def test_a_landing_on_a_node_that_has_not_started_counts_as_none() -> None:
 
 
 def test_closed_nodes_refuse_moved_pods_only() -> None:
-    """A closed node takes pending pods and pods of leaving nodes, but none of the candidates'."""
+    """A closed node takes pending pods and pods of leaving nodes, but no moved pods."""
     seen = snapshot(pool(), node("n1"), node("n2"), node("n3"), pod("moved", on="n1"), pod("waits"))
     closed = [seen.node_index("n2") or 0]
     assert homes(without(seen, "n1", closed=closed)) == {"moved": "n3", "waits": "n2"}
 
 
 def test_pods_that_stay_whatever_happens() -> None:
-    """DaemonSet pods, mirror pods and pods that never may be evicted take no part in a move."""
+    """DaemonSet pods, mirror pods and pods that can never be evicted do not move."""
     daemon = pod("d", on="n1", owner=("apps/v1", "DaemonSet"))
     mirror = pod("m", on="n1", owner=("v1", "Node"))
     held = pod("h", on="n1", annotations={"karpenter.sh/do-not-disrupt": "true"})
@@ -240,7 +240,7 @@ def test_exactly_these_pods_move() -> None:
 
 
 def test_why_names_the_resource_and_the_closest_miss() -> None:
-    """The sentence says what is needed, the best there is, and where; and what each pool lacks."""
+    """The reason names the needed amount, the best node's amount, and what each pool lacks."""
     seen = snapshot(pool(), node("n1", 4), node("n2", 3), pod("r", "0.8", on="n1"), pod("a", "40"))
     why = unplaced(place(seen))["a"]
     assert "needs 40 CPU, best free is 3.2 CPU on n1" in why
@@ -248,7 +248,7 @@ def test_why_names_the_resource_and_the_closest_miss() -> None:
 
 
 def test_why_names_labels_taints_and_limits() -> None:
-    """Labels that nothing has, taints that are not tolerated, limits that are used up."""
+    """The reason names missing labels, untolerated taints and used-up limits."""
     tainted = pool("t", taints=[{"key": "gpu", "effect": "NoSchedule"}])
     why = unplaced(place(snapshot(tainted, node("n1"), pod("a", nodeSelector={"disk": "ssd"}))))["a"]
     assert "no node it tolerates has disk In [ssd]" in why

@@ -35,7 +35,7 @@ def _types(*objects: object, **more: object) -> list[str]:
 
 
 def test_pools_by_weight_then_name_descending() -> None:
-    """The heaviest pool that works takes the pod; of equal ones the later name."""
+    """The heaviest usable pool takes the pod; of equal pools, the one with the later name."""
     assert placed(pool("a"), pool("b"), pod("x")) == {"x": "new b #1"}
     assert placed(pool("a", weight=1), pool("b"), pod("x")) == {"x": "new a #1"}
 
@@ -53,17 +53,17 @@ def test_pools_by_weight_then_name_descending() -> None:
     ],
 )
 def test_pools_that_can_not_be_used(unusable: object) -> None:
-    """Not ready, static, leaving, without types, tainted or full: the next pool is tried."""
+    """A pool that is unready, static, leaving, without types, tainted or full is skipped."""
     assert placed(pool("a"), unusable, pod("x")) == {"x": "new a #1"}  # type: ignore[arg-type]
 
 
 def test_a_pool_without_status_counts_as_ready() -> None:
-    """A manifest that no controller has seen yet is used."""
+    """A manifest without a status is used."""
     assert placed(pool("a", conditions=[]), pod("x")) == {"x": "new a #1"}
 
 
 def test_types_that_fit_cheapest_first() -> None:
-    """Types too small are out; the rest go by price, then by name."""
+    """Types that are too small are excluded; the rest are sorted by price, then name."""
     assert _types(pool(), pod("x", "3")) == ["c.4", "c.8", "c.16"]
     assert _types(pool(), pod("x"), kinds=(kind("b", 4, "0.2"), kind("a", 4, "0.2"), kind("c", 4, "0.1"))) == [
         "c",
@@ -73,7 +73,7 @@ def test_types_that_fit_cheapest_first() -> None:
 
 
 def test_pods_share_a_new_node_as_long_as_a_type_fits() -> None:
-    """Pods join the claim with the fewest pods; when no type is large enough, another opens."""
+    """Pods join the new node with the fewest pods; another opens if no type is large enough."""
     batch = [pod(f"x-{i}", "6") for i in range(3)]
     found = place(snapshot(pool(), *batch))
     assert [len(new.pods) for new in found.new] == [2, 1]
@@ -90,7 +90,7 @@ def test_requirements_of_pool_and_pod_meet() -> None:
 
 
 def test_labels_that_nobody_defines() -> None:
-    """A pod may ask for a label that the pool doesn't define only where the provider's nodes all have it."""
+    """A pod may use a label that the pool does not define only if all nodes of the provider have it."""
     assert place(snapshot(pool(), pod("x", nodeSelector={"team": "one"}))).new == ()
     assert placed(pool(labels={"team": "one"}), pod("x", nodeSelector={"team": "one"})) == {"x": "new p #1"}
     assert _types(pool(), pod("x", nodeSelector={TYPE: "c.8"})) == ["c.8"]
@@ -99,7 +99,7 @@ def test_labels_that_nobody_defines() -> None:
 
 
 def test_the_final_requirements_carry_the_template() -> None:
-    """A new node names its pool, its node class and what a started node has; no host name."""
+    """A new node has its pool, node class and started labels, but no host name."""
     (new,) = place(snapshot(pool(labels={"team": "one"}), pod("x"))).new
     assert [(r.key, r.values) for r in new.requirements] == [
         ("g/nodeclass", ("default",)),
@@ -120,7 +120,7 @@ def test_limits_count_the_largest_machine_that_may_come() -> None:
 
 
 def test_min_values() -> None:
-    """Too few values: no node under Strict; under BestEffort the node comes and says so."""
+    """With too few values Strict opens no node; BestEffort opens it and says so."""
     flexible = pool(requirements=[wants(TYPE, "Exists", minValues=3)])
     assert len(_types(flexible, pod("x", "3"))) == 3
     assert place(snapshot(flexible, pod("x", "5"))).new == ()
@@ -148,7 +148,7 @@ def _offer(capacity_type: str, zone: str, price: str, **more: object) -> Offerin
 
 
 def test_offerings_that_are_not_available_don_t_count() -> None:
-    """A type without an available offering for the requirements can't come."""
+    """A type without an available matching offering is excluded."""
     gone = kind("c.4", 4, offerings=(_offer("on-demand", "a", "0.2", available=False), _offer("spot", "b", "0.1")))
     assert place(snapshot(pool(requirements=[wants(CAPACITY, "In", "on-demand")]), pod("x"), kinds=(gone,))).new == ()
     (new,) = place(snapshot(pool(), pod("x"), kinds=(gone,))).new
@@ -233,7 +233,7 @@ def test_early_end_when_too_many_new_nodes_are_needed() -> None:
 
 
 def test_pending_pods_that_can_not_be_helped_are_named() -> None:
-    """A pod that refuses every pool's nodes is not simulated, and said to be so."""
+    """A pending pod that no pool can serve is not simulated and is reported."""
     aloof = pod(
         "x",
         affinity={

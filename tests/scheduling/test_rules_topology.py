@@ -1,4 +1,4 @@
-"""Spread, pod affinity and anti-affinity, both ways, on nodes that exist and on new ones."""
+"""Spread, affinity and anti-affinity between pods, in both directions, on existing and new nodes."""
 
 from dataclasses import replace
 
@@ -49,7 +49,7 @@ def test_max_skew_and_pods_that_do_not_count_themselves() -> None:
 
 
 def test_min_domains() -> None:
-    """With fewer domains than minDomains the least count is 0."""
+    """With fewer domains than minDomains the minimum count is 0."""
     one = [*node("n1", zone="a")]
     running, waiting = pod("a-1", on="n1"), pod("a-2", topologySpreadConstraints=[spread(minDomains=2)])
     kinds = (kind("c.4", 4, zones="a"),)
@@ -59,7 +59,7 @@ def test_min_domains() -> None:
 
 
 def test_hosts_fill_up_to_the_skew_whatever_the_others_have() -> None:
-    """Over host names the least is always 0, since a new node could come."""
+    """For host names the minimum is always 0, because a new node is possible."""
     waiting = pod("a-2", topologySpreadConstraints=[spread(HOST)])
     assert placed(SHUT, node("n1"), node("n2"), pod("a-1", on="n1"), waiting) == {"a-2": "n2"}
     assert placed(SHUT, node("n1"), pod("a-1", on="n1"), waiting) == {}
@@ -103,7 +103,7 @@ def test_anti_affinity_over_hosts_and_zones() -> None:
 
 
 def test_anti_affinity_works_both_ways() -> None:
-    """A running pod that keeps others away does so although they have no rule of their own."""
+    """A running pod's anti-affinity also keeps away pods without a rule."""
     holder = pod("h", on="n1", affinity=near("podAntiAffinity", ZONE, app="b"))
     nodes = [*node("n1", zone="a"), *node("n2", zone="a"), *node("n3", zone="b")]
     assert placed(SHUT, nodes, holder, pod("b")) == {"b": "n3"}
@@ -111,7 +111,7 @@ def test_anti_affinity_works_both_ways() -> None:
 
 
 def test_anti_affinity_among_pods_that_are_placed() -> None:
-    """Pods of one batch see each other: each gets a host of its own, old or new."""
+    """Pods of one batch respect each other: each gets its own host, old or new."""
     alone = near("podAntiAffinity")
     batch = [pod(f"a-{i}", affinity=alone) for i in range(3)]
     assert sorted(placed(pool(), node("n1"), *batch).values()) == ["n1", "new p #1", "new p #2"]
@@ -127,7 +127,7 @@ def test_affinity_goes_where_the_others_are() -> None:
 
 
 def test_the_first_of_its_kind_starts_anywhere() -> None:
-    """A pod that wants to be near its own kind may start where nobody is; the next ones join it."""
+    """The first pod with affinity to its own kind may go anywhere; the next ones join it."""
     together = [pod(f"a-{i}", affinity=near("podAffinity", ZONE)) for i in range(2)]
     found = placed(SHUT, node("n1", 1, zone="a"), node("n2", zone="b"), pod("r", "0.5", on="n1"), *together)
     assert set(found.values()) == {"n2"}
@@ -149,7 +149,7 @@ def test_namespaces_of_terms() -> None:
 
 
 def test_pods_that_move_are_not_counted_where_they_were() -> None:
-    """A pod of a candidate may go to the zone that it counted in itself."""
+    """A moved pod does not count in its old zone and may stay in that zone."""
     nodes = [*node("n1", zone="a"), *node("n2", zone="a"), *node("n3", zone="b")]
     moved = pod("a-1", on="n1", topologySpreadConstraints=[spread()])
     assert homes(without(snapshot(SHUT, nodes, moved, pod("a-2", on="n3")), "n1")) == {"a-1": "n2"}
@@ -201,7 +201,7 @@ def test_two_rules_on_a_new_node() -> None:
 
 
 def test_why_names_the_zone_that_is_full() -> None:
-    """The sentence names the zones, the rule and the counts."""
+    """The reason names the zones, the rule and the counts."""
     nodes = [*node("n1", zone="a"), *node("n2", 0.5, zone="b")]
     waiting = pod("a-9", topologySpreadConstraints=[spread()])
     why = unplaced(place(snapshot(SHUT, nodes, pod("a-1", on="n1"), waiting)))["a-9"]
@@ -209,7 +209,7 @@ def test_why_names_the_zone_that_is_full() -> None:
 
 
 def test_ties_between_domains_go_by_name_or_by_the_chance_that_is_asked_for() -> None:
-    """Equal zones are taken by name; a simulated Karpenter asks for another order, the same for the same number."""
+    """Equal zones are taken by name, or in a random order that depends only on the seed."""
     kinds = (kind("c.4", 4, zones="abc"),)
 
     def zone(ties: int) -> tuple[str, ...]:
@@ -224,7 +224,7 @@ def test_ties_between_domains_go_by_name_or_by_the_chance_that_is_asked_for() ->
 
 
 def test_chance_is_thrown_anew_for_every_pod() -> None:
-    """Two groups of pods over equal zones in one simulation: they do not always take the same zone, as Karpenter's."""
+    """Two groups of pods over equal zones do not always take the same zone, as in Karpenter."""
     kinds = (kind("c.2", 2, zones="abc"),)
 
     def zones(ties: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""What is planned for pods of leaving nodes is placed once for all simulations, as if each had placed it itself."""
+"""Planned pods of leaving nodes are placed once for all simulations, with the same result as each time."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ PLAN = UnderWay(
 
 
 def _cluster(rules: dict[str, Any], limits: dict[str, str]) -> Snapshot:
-    """Four nodes with some pods each, one node that leaves with many, one pod that waits."""
+    """Build four nodes with some pods each, a leaving node with many pods, and a pending pod."""
     objects: list[Any] = [pool(limits=limits), *node("old", **LEAVING)]
     for at in range(1, 5):
         objects += node(f"n{at}", zone="ab"[at % 2])
@@ -58,14 +58,14 @@ def _answers(seen: Snapshot, under_way: UnderWay) -> list[object]:
 def test_placed_once_is_as_placed_each_time(
     rules: dict[str, Any], limits: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Plans for nodes that stay, that go, that are gone, and for launches; with and without rules of topology."""
+    """Plans for staying, leaving, deleted and new nodes give the same result when placed once."""
     once = _answers(_cluster(rules, limits), PLAN)
     monkeypatch.setattr(module, "_FEW", 10**6)
     assert once == _answers(_cluster(rules, limits), PLAN)
 
 
 def test_another_plan_is_placed_anew() -> None:
-    """What was placed for one plan is not taken for another on the same snapshot."""
+    """The placements of one plan are not reused for another plan on the same snapshot."""
     seen = _cluster({}, {})
     before = homes(simulate(seen, [2], under_way=PLAN))
     after = homes(simulate(seen, [2], under_way=UnderWay(placements=(Placement(node="n4", pods=("default/l-1",)),))))
