@@ -63,7 +63,7 @@ def test_modules_fit_in_a_head() -> None:
 
 
 def test_folders_can_be_seen() -> None:
-    """No folder has more modules than one can take in."""
+    """No folder has more modules than the limit."""
     counts = Counter(path.parent.relative_to(SRC).as_posix() for path in _modules())
     for folder, count in counts.items():
         assert count <= MODULES_MAX, f"{folder} has {count} modules: make a sub-package"
@@ -111,14 +111,14 @@ def _signatures(path: Path) -> Iterator[tuple[str, int]]:
 
 
 def test_functions_take_few_parameters() -> None:
-    """No function takes more than seven; what belongs together is a value."""
+    """No function takes more than seven parameters."""
     for path in _modules():
         for name, count in _signatures(path):
             assert count <= PARAMETERS_MAX, f"{name} takes {count} parameters"
 
 
 def test_a_name_means_one_thing() -> None:
-    """No two public classes share a name, wherever they are."""
+    """No two public classes share a name."""
     where: dict[str, list[str]] = {}
     for path in _modules():
         for node in _tree(path).body:
@@ -138,7 +138,7 @@ def test_docstrings_begin_with_a_verb() -> None:
 
 
 def test_names_are_ordinary() -> None:
-    """No function or class has one of the names that made readers stop."""
+    """No function or class has a name from the list of unclear names."""
     for path in _modules():
         for node in ast.walk(_tree(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -149,7 +149,7 @@ def test_names_are_ordinary() -> None:
 
 @pytest.mark.parametrize("room", CORE)
 def test_the_core_reads_no_clock(room: str) -> None:
-    """No call of the core asks what time it is; `now` is a parameter (ruff says so too, TID251)."""
+    """The core never reads the clock; `now` is a parameter (also checked by ruff, TID251)."""
     for path in sorted((SRC / room).rglob("*.py")):
         for node in ast.walk(_tree(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -157,7 +157,7 @@ def test_the_core_reads_no_clock(room: str) -> None:
 
 
 def test_ruff_bans_the_wall_clock() -> None:
-    """The ban holds for every room that is not a shell."""
+    """The ban covers every package that is not a shell."""
     lint = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
     assert set(WALL_CLOCK) <= set(lint["flake8-tidy-imports"]["banned-api"])
     allowed = {glob for glob, rules in lint["per-file-ignores"].items() if "TID251" in rules}

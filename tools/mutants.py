@@ -262,7 +262,7 @@ def _name_of(code: CodeType) -> str:
 
 
 def modules() -> list[Path]:
-    """Return all modules that are mutated, by name."""
+    """Return all mutated modules, by name."""
     found = [path for path in sorted(SOURCES.rglob("*.py")) if path.name != "__init__.py"]
     shown = {path: path.relative_to(SOURCES).as_posix() for path in found}
     return [path for path in found if shown[path].startswith(MUTATED) and shown[path] not in LEFT_OUT]
@@ -335,7 +335,7 @@ class Trials:
     """The functions there are, by name."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note what fails."""
+        """Record failures."""
         if report.failed:
             self.failed.append(report.nodeid)
 

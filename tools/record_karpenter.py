@@ -69,7 +69,7 @@ class Seen:
         return round(time.time() - self.began, 2)
 
     def take(self, kind: str, what: str, tree: Tree) -> None:
-        """One change of one object."""
+        """Record one change of one object."""
         name, gone = tree["metadata"]["name"], what == "DELETED"
         spec, status = tree.get("spec") or {}, tree.get("status") or {}
         leaving = "deletionTimestamp" in tree["metadata"]
@@ -126,7 +126,7 @@ class Watching:
         threading.Thread(target=self._run, daemon=True).start()
 
     def stop(self) -> None:
-        """Hear no more."""
+        """Stop watching."""
         self._is_on = False
         sock = self._connection.sock if self._connection is not None else None
         if sock is not None:
@@ -177,7 +177,7 @@ class Watching:
 
 @contextlib.contextmanager
 def watching(plane: ControlPlane, seen: Seen) -> Iterator[None]:
-    """Hear of every change meanwhile."""
+    """Record every change for the duration of the context."""
     watches = [Watching(plane, kind, seen) for kind in WATCHED]
     try:
         yield
@@ -188,7 +188,7 @@ def watching(plane: ControlPlane, seen: Seen) -> Iterator[None]:
 
 @contextlib.contextmanager
 def karpenter(plane: ControlPlane, types: Path, log: Path, port: int) -> Iterator[None]:
-    """Karpenter as a process of its own."""
+    """Run Karpenter as its own process."""
     environment = {
         **os.environ,
         "KUBECONFIG": str(plane.kubeconfig),
@@ -213,7 +213,7 @@ def karpenter(plane: ControlPlane, types: Path, log: Path, port: int) -> Iterato
 
 
 def commands(log: str, began: float) -> list[Tree]:
-    """Karpenter's own word on each disruption."""
+    """Return Karpenter's log entry for each disruption."""
     found = []
     for line in log.splitlines():
         entry = json.loads(line) if line.startswith("{") else {}
@@ -374,7 +374,7 @@ def play(
 
 
 def record(wanted: Tree, args: argparse.Namespace, folder: Path) -> None:
-    """A whole recording."""
+    """Make a whole recording."""
     log = folder / "karpenter.log"
     catalogue = folder / "catalogue.json"
     catalogue.write_text('{"instanceTypes": []}')  # the kubelets ask for one and don't look into it
@@ -454,7 +454,7 @@ def _event(event: Tree, began: float) -> Tree:
 
 
 def main() -> int:
-    """Record once."""
+    """Make one recording."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("wanted", type=Path, metavar="FROM", help="nodePool, deployments, scale (JSON, plain or .gz)")
     parser.add_argument("--types", type=Path, required=True, help="instance types in kwok's form")

@@ -24,7 +24,7 @@ def standalone(drawing: str) -> str:
 
 
 def main(recording_path: str, types_path: str) -> None:
-    """Two pictures: nodes recorded and simulated; pods moved so far under each policy."""
+    """Draw two pictures: nodes recorded and simulated; pods moved so far under each policy."""
     recording, catalogue = load_recording(Path(recording_path)), load_kwok_types(Path(types_path))
     seconds = range(0, int(recording.seconds), 10)
     nodes = [Series(name="recorded", points=[(t / 60, recording.nodes_at(t)) for t in seconds])]

@@ -36,7 +36,7 @@ def made(folder: Path, *arguments: str) -> Path:
 
 
 def shoot(page: Path, name: str, *, top: str = "h1", height: int = 900, scheme: str = "light", click: str = "") -> None:
-    """Keep what a reader sees when the element `top` is at the top of the window."""
+    """Save what a reader sees when the element `top` is at the top of the window."""
     with tab(1280, height, scheme) as browser:
         browser.open(page)
         if click:
@@ -54,7 +54,7 @@ def runs(folder: Path) -> None:
 
 
 def roll(folder: Path) -> None:
-    """The lanes of a roll."""
+    """Draw the lanes of a roll."""
     shoot(made(folder, "simulate", "image-roll", "-o", "html"), "roll.png", top="#lanes-title", height=1250)
 
 
@@ -107,7 +107,7 @@ def _catalogue(found: object) -> str:
 
 
 def live(folder: Path) -> None:
-    """The live view some minutes into a simulation."""
+    """Draw the live view some minutes into a simulation."""
     with serving("--scenario", "issue-7146", "--policy", "karpenter-1.15", "--speed", "10") as served, tab() as browser:
         browser.open(served.address)
         browser.page.wait_for_selector(".live-status.live", timeout=60_000)

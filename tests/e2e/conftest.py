@@ -51,14 +51,14 @@ def world(cluster: ControlPlane) -> Iterator[World]:
 
 @pytest.fixture
 def history(cluster: ControlPlane) -> Iterator[History]:
-    """Everything that happens to nodes and claims during the test."""
+    """Record all changes of nodes and claims during the test."""
     with history_of(cluster) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def running(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """Yield one controller for the module, with the built-in provider: each test brings pools of its own."""
+    """Yield one controller for the module, with the built-in provider; each test creates its own pools."""
     folder = tmp_path_factory.mktemp("controller")
     flags = ("--kubeconfig", str(cluster.kubeconfig), "--catalog", str(write_catalogue(folder)))
     with controller(

@@ -9,7 +9,7 @@ from tests.support.history import History
 
 
 def _command_of(world: World, running: Process, node: str, action: str) -> str:
-    """Wait until a command has taken that node to its end; gives its id, with every log line of it checked."""
+    """Wait until a command on that node has ended; check all its log lines and return its id."""
     done = eventually(
         lambda: [e for e in running.lines() if e.get("phase") == "done" and node in e.get("nodes", "").split(",")]
     )
@@ -47,7 +47,7 @@ def _count(running: Process, decision: str, reason: str) -> float:
 
 
 def test_delete_empty(world: World, running: Process, history: History) -> None:
-    """An empty node past consolidateAfter is tainted, deleted, counted and told about."""
+    """An empty node past consolidateAfter is tainted, deleted, counted and reported."""
     before = _count(running, "delete", "Empty")
     web = world.pool(pool("web", consolidateAfter="Never"))
     world.node("idle", web)
@@ -59,7 +59,7 @@ def test_delete_empty(world: World, running: Process, history: History) -> None:
 
 
 def test_delete_expired(world: World, running: Process, history: History) -> None:
-    """A node past its graceful expiry goes without a replacement where its pods fit on others."""
+    """A node past its graceful expiry is deleted without a replacement if its pods fit on other nodes."""
     before = _count(running, "delete", "Expired")
     keep = world.pool(pool("keep", consolidateAfter="Never"))
     world.node("roomy", keep, "medium")
@@ -76,7 +76,7 @@ def test_delete_expired(world: World, running: Process, history: History) -> Non
 
 
 def test_replace_expired(world: World, running: Process, history: History) -> None:
-    """A node past its graceful expiry is replaced before it goes where its pods fit nowhere else."""
+    """A node past its graceful expiry is replaced before its deletion if its pods fit nowhere else."""
     before = _count(running, "replace", "Expired")
     old = world.pool(pool("old", consolidateAfter="Never"))
     world.node("grey", old)
@@ -94,7 +94,7 @@ def test_replace_expired(world: World, running: Process, history: History) -> No
 
 
 def test_delete_drifted(world: World, running: Process, history: History) -> None:
-    """A drifted node goes without a replacement where its pods fit on others."""
+    """A drifted node is deleted without a replacement if its pods fit on other nodes."""
     before = _count(running, "delete", "Drifted")
     world.node("roomy", world.pool(pool("keep", consolidateAfter="Never")), "medium")
     world.fill("stay", ["roomy"])
@@ -109,7 +109,7 @@ def test_delete_drifted(world: World, running: Process, history: History) -> Non
 
 
 def test_replace_drifted(world: World, running: Process, history: History) -> None:
-    """A drifted node is replaced by one of the new template, which does not look drifted itself."""
+    """A drifted node is replaced by one of the new template, which is not drifted itself."""
     before = _count(running, "replace", "Drifted")
     changed = world.pool(pool("changed", consolidateAfter="Never"))
     world.node("outdated", changed)
@@ -128,7 +128,7 @@ def test_replace_drifted(world: World, running: Process, history: History) -> No
 
 
 def test_delete_cost(world: World, running: Process, history: History) -> None:
-    """Of two nodes that are half used one goes, the pods move to the other, and the savings are counted."""
+    """One of two half-used nodes is deleted, its pods move to the other, and the savings are counted."""
     before = running.metric("dovetail_realised_savings_dollars_per_hour_total")
     web = world.pool(pool("web", consolidateAfter="Never"))
     world.node("left", web)
@@ -144,7 +144,7 @@ def test_delete_cost(world: World, running: Process, history: History) -> None:
 
 
 def test_replace_cost(world: World, running: Process, history: History) -> None:
-    """A large machine with little on it is replaced by a small one."""
+    """A large machine with few pods is replaced by a small one."""
     before = _count(running, "replace", "Underutilized")
     web = world.pool(pool("web", consolidateAfter="Never"))
     world.node("huge", web, "large")

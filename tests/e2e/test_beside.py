@@ -56,7 +56,7 @@ def _annotate(world: World, node: str, **annotations: str | None) -> None:
 
 
 def test_hold_and_release_without_a_controller(cluster: ControlPlane, world: World, cloud: Cloud) -> None:
-    """`hold` and `release` work on their own, on the named pools only, and leave a person's annotation alone."""
+    """`hold` and `release` work alone, on the named pools only, and keep a person's annotation."""
     web, other = world.pool(pool("web", managed=False)), world.pool(pool("other", managed=False))
     world.node("ours", web)
     world.node("theirs", web)
@@ -77,7 +77,7 @@ def test_hold_and_release_without_a_controller(cluster: ControlPlane, world: Wor
 
 
 def test_hold_says_what_is_wrong(cluster: ControlPlane, world: World) -> None:
-    """A pool that is not there, no pool at all, no rights: one sentence each, exit status 2."""
+    """A missing pool, no pool at all and missing permissions each fail with one sentence and exit status 2."""
     world.create(pool("web"))
     wrong = _dovetail(cluster, "hold", "wbe")
     assert wrong.returncode == 2
@@ -91,7 +91,7 @@ def test_hold_says_what_is_wrong(cluster: ControlPlane, world: World) -> None:
 
 
 def test_release_all_leaves_nothing_of_ours(cluster: ControlPlane, world: World, cloud: Cloud, tmp_path: Path) -> None:
-    """After a controller died in the middle, `release --all` takes holds, taints and records off, and nothing else."""
+    """After a controller died during a command, `release --all` removes holds, taints and records, and nothing else."""
     web = world.pool(pool("web", consolidateAfter="Never"))
     world.node("first", web)
     world.fill("app", ["first", "first"])
@@ -151,7 +151,7 @@ def test_a_persons_no_is_honoured(cluster: ControlPlane, world: World, cloud: Cl
 
 
 def test_observe_touches_nothing(cluster: ControlPlane, world: World, cloud: Cloud, tmp_path: Path) -> None:
-    """It decides and reports, and asks the API server for nothing but reading; no Lease, no event, no mark of its."""
+    """An observing controller decides and reports, but only reads: it writes no Lease, event or mark."""
     web = world.pool(pool("web"))
     world.node("idle", web)
     eventually(lambda: "Consolidatable" in json.dumps(world.claims()["idle"]["status"]))
@@ -210,7 +210,7 @@ def test_a_crd_that_lost_our_fields(new_api_server: Callable[..., ControlPlane],
 
 
 def test_an_unknown_crd_version_is_only_observed(new_api_server: Callable[..., ControlPlane], tmp_path: Path) -> None:
-    """Where the CRD does not serve v1, `dovetail run` says so, observes, and takes no Lease."""
+    """If the CRD does not serve v1, `dovetail run` reports that, observes, and takes no Lease."""
     plane = new_api_server(install=False)
     trees = copy.deepcopy(crds())
     for tree in trees:
@@ -277,7 +277,7 @@ def test_missing_rights_are_named(new_api_server: Callable[..., ControlPlane], t
 
 
 def test_taint_key() -> None:
-    """The taint that the tests look for is the one that Dovetail puts."""
+    """The tests look for the taint that Dovetail writes."""
     from dovetail.model import names
 
     assert TAINT == names.DISRUPTION_TAINT

@@ -109,7 +109,7 @@ def _lost_its_taint(history: History, node: str) -> list[int]:
 
 
 def test_fifty_nodes_are_consolidated_while_karpenter_provisions(beside: Beside, tmp_path: Path) -> None:
-    """Dovetail takes the nodes together, Karpenter launches, drains and provisions, and disrupts nothing itself."""
+    """Dovetail removes the nodes together; Karpenter launches, drains and provisions, and disrupts nothing itself."""
     world, karpenter = beside.world, beside.karpenter
     with controller(tmp_path, "dovetail", *beside.flags(validationDelay="5s")) as process:
         process.wait_for("leading")
@@ -131,7 +131,7 @@ def test_fifty_nodes_are_consolidated_while_karpenter_provisions(beside: Beside,
 
 
 def test_karpenter_leaves_held_nodes_alone_and_takes_them_after_a_release(beside: Beside) -> None:
-    """Of two pools with empty nodes Karpenter deletes those that are not held, and the held ones after `release`."""
+    """Karpenter deletes empty nodes that are not held, and the held ones only after `release`."""
     world, karpenter = beside.world, beside.karpenter
     for name in ("held", "free"):
         world.create(kwok_pool(name, managed=False, consolidateAfter="5s"))
@@ -160,7 +160,7 @@ def test_karpenter_leaves_held_nodes_alone_and_takes_them_after_a_release(beside
 
 
 def test_a_replacement_is_launched_by_karpenter_and_does_not_look_drifted(beside: Beside, tmp_path: Path) -> None:
-    """A NodeClaim of ours is launched and initialized by Karpenter, held from the start, and drifts as its own do."""
+    """Karpenter launches and initializes Dovetail's NodeClaim, which is held from the start and can drift."""
     world = beside.world
     # Karpenter judges drift and writes Consolidatable in one go: where the one is to be seen the other was looked at.
     web, old = _one_node(world, consolidateAfter="0s", consolidationPolicy="WhenEmpty")
@@ -211,7 +211,7 @@ def test_nodes_that_drift_at_once_are_replaced_one_for_one(beside: Beside, tmp_p
 
 
 def test_consolidate_after_holds_though_karpenter_misses_the_event(beside: Beside, tmp_path: Path) -> None:
-    """Karpenter is down when a pod goes, so its NodeClaim says nothing: Dovetail saw it and waits all the same."""
+    """If Karpenter is down when a pod leaves, Dovetail still waits for consolidateAfter."""
     world, wait = beside.world, 40
     world.create(kwok_pool("web", consolidateAfter=f"{wait}s", consolidationPolicy="WhenEmpty"))
     world.create(spread("wide", 2, "1500m"))
@@ -297,7 +297,7 @@ def _guard(world: World) -> Tree:
 
 
 def test_uninstalled_in_the_middle_of_a_command_it_leaves_all_to_karpenter(beside: Beside, tmp_path: Path) -> None:
-    """Killed over a half-done replacement: `release --all` leaves no word of ours, and Karpenter goes its own way."""
+    """After a controller is killed during a replacement, `release --all` removes all marks and Karpenter continues."""
     world, karpenter = beside.world, beside.karpenter
     web, old = _one_node(world, consolidateAfter="Never")
     (node,) = world.nodes()
@@ -328,7 +328,7 @@ def _marks(item: Tree) -> list[object]:
 
 
 def test_karpenters_own_crds_put_back(beside: Beside, tmp_path: Path) -> None:
-    """Without our fields in the CRD, the annotation expires a node gracefully, and Karpenter sees no drift in it."""
+    """Without Dovetail's fields in the CRD, the annotation expires a node gracefully, and Karpenter sees no drift."""
     world = beside.world
     world.api.install_crds(karpenters_own())
     web, old = _one_node(world, consolidateAfter="0s", consolidationPolicy="WhenEmpty")

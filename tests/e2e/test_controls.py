@@ -25,7 +25,7 @@ def cloud(cluster: ControlPlane, tmp_path: Path) -> Iterator[Cloud]:
 
 @contextlib.contextmanager
 def started(cluster: ControlPlane, folder: Path, name: str) -> Iterator[Process]:
-    """Run a controller under a name of its own."""
+    """Run a controller with its own name."""
     flags = ["--kubeconfig", str(cluster.kubeconfig), "--catalog", str(write_catalogue(folder)), "--identity", name]
     settings = write_settings(folder, validationDelay="0s", leaseDuration="4s", renewDeadline="3s", retryPeriod="1s")
     with controller(folder, name, *flags, "--settings", str(settings)) as process:
@@ -48,7 +48,7 @@ def noted(world: World, tree: Tree) -> list[Tree]:
 def test_a_rate_budget_holds_across_a_restart_and_a_handover(
     cluster: ControlPlane, world: World, history: History, cloud: Cloud, tmp_path: Path
 ) -> None:
-    """Two of five empty nodes go; neither the same controller started again nor another one takes a third."""
+    """Two of five empty nodes are deleted; neither a restarted controller nor another one deletes a third."""
     web = world.pool(pool("web", consolidateAfter="Never", budgets=[{"nodes": "2", "per": "1h"}]))
     for number in range(5):
         world.node(f"n{number}", web)
@@ -81,7 +81,7 @@ def test_pause_and_resume(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A paused pool keeps its empty nodes, the other one does not; after resume they go."""
+    """A paused pool keeps its empty nodes, the other one does not; after `resume` they are deleted."""
     held = world.pool(pool("held", consolidateAfter="Never", budgets=[{"nodes": "100%"}]))
     free = world.pool(pool("free", consolidateAfter="Never", budgets=[{"nodes": "100%"}]))
     world.node("h", held)
@@ -117,13 +117,13 @@ def deployment(app: str, replicas: int) -> Tree:
 
 
 def is_ready(item: Tree) -> bool:
-    """Return whether a pod serves."""
+    """Return whether a pod is ready."""
     conditions = item["status"].get("conditions") or []
     return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
 
 
 class Client:
-    """Asks ten times a second how many pods of an app serve."""
+    """Counts the ready pods of an app ten times a second."""
 
     def __init__(self, cluster: ControlPlane, app: str) -> None:
         self._cluster, self._app = cluster, app
@@ -149,7 +149,7 @@ class Client:
 def test_one_replica_behind_a_pdb_moves_without_a_gap(
     cluster: ControlPlane, world: World, cloud: Cloud, tmp_path: Path
 ) -> None:
-    """A drifted node with the only pod of a Deployment goes; at no moment is there no ready pod."""
+    """A drifted node with the only pod of a Deployment is replaced without a moment without a ready pod."""
     web = world.pool(pool("web", consolidateAfter="Never"))
     world.node("old", web)
     world.create(deployment("shop", 1))
@@ -188,7 +188,7 @@ def test_a_node_whose_kubelet_died_is_repaired(
 def test_a_roll_with_a_bad_image_stops_after_the_first_node(
     cluster: ControlPlane, world: World, cloud: Cloud, tmp_path: Path
 ) -> None:
-    """Pods of the first node never become ready on the new one: the pool halts, and the other nodes stay."""
+    """If pods of the first node never become ready on the new one, the pool halts and the other nodes stay."""
     web = world.pool(
         pool("web", consolidateAfter="Never", budgets=[{"nodes": "1"}], health={"movedPodsReadyWithin": "2s"})
     )

@@ -50,7 +50,7 @@ def _flags(folder: Path, kubeconfig: Path, **settings: str) -> list[str]:
 
 
 class Guillotine:
-    """Kills a process at its n-th write to nodes and claims, before the server hears of it or after it has obeyed."""
+    """Kills a process at its n-th write to nodes and claims, before or after the server executes it."""
 
     def __init__(self, process: Process, at: int, *, after: bool) -> None:
         self.process, self.at, self.late = process, at, after
@@ -103,7 +103,7 @@ def _most_at_once(history: History) -> int:
 def test_killed_at_every_step_of_a_replacement(
     cluster: ControlPlane, world: World, history: History, cloud: Cloud, proxy: Proxy, tmp_path: Path
 ) -> None:
-    """Whichever write it dies at, the successor brings it to one new node, with every pod and without a mark."""
+    """Whichever write it dies at, the successor ends with one new node, all pods and no mark."""
     web = world.pool(pool("web", consolidateAfter="Never"))
     world.node("first", web)
     world.fill("app", ["first", "first"])
@@ -131,7 +131,7 @@ def test_killed_at_every_step_of_a_replacement(
 def test_killed_at_every_step_of_a_roll_back(
     cluster: ControlPlane, world: World, history: History, cloud: Cloud, proxy: Proxy, tmp_path: Path
 ) -> None:
-    """A replacement that never comes is undone whoever dies meanwhile: the node is free again, nothing else is left."""
+    """A replacement that never becomes ready is rolled back after any crash, and the node is released."""
     web = world.pool(pool("web", consolidateAfter="Never", budgets=[{"nodes": "0"}]))
     world.node("first", web)
     world.fill("app", ["first", "first"])

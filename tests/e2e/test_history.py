@@ -1,4 +1,4 @@
-"""The tests' own watch goes on where the server ends it, as it does after half an hour."""
+"""The tests' own watch continues after the server closes it, which happens after half an hour."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.support.history import history_of
 
 
 def test_nothing_is_missed_when_the_server_ends_a_watch(cluster: ControlPlane, world: World, tmp_path: Path) -> None:
-    """Nodes that come after the end are heard of, and none twice."""
+    """Nodes that are created after the end of a watch are seen, and none twice."""
     with cloud_on(cluster.kubeconfig, write_catalogue(tmp_path)), history_of(cluster) as history:
         web = world.pool(pool("web", consolidateAfter="Never"))
         world.node("a", web)

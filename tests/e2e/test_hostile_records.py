@@ -1,4 +1,4 @@
-"""Annotations of strangers on a real cluster: the controller starts, acts elsewhere and reports them."""
+"""Forged annotations on a real cluster: the controller starts, acts elsewhere and reports them."""
 
 import json
 from collections.abc import Iterator

@@ -15,7 +15,7 @@ def _time(text: str) -> datetime:
 
 
 def test_lifecycle_order_and_stabilization(cluster: ControlPlane, world: World, tmp_path: Path) -> None:
-    """Empty before expired before drifted before cost; cost waits until the others have been quiet for a while.
+    """Empty precedes expired, expired precedes drifted, drifted precedes cost; cost waits until the others are quiet.
 
     Design: lifecycle-controller.
     """

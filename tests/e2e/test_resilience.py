@@ -61,7 +61,7 @@ def _flags(folder: Path, kubeconfig: Path) -> list[str]:
 def test_two_replicas_and_one_that_sleeps_through_its_reign(
     cluster: ControlPlane, world: World, history: History, cloud: Cloud, tmp_path: Path
 ) -> None:
-    """Only one leads; one that is stopped for longer than its Lease writes nothing more when it wakes."""
+    """Only one replica leads; one that is stopped for longer than its Lease writes nothing after it wakes."""
     web = _scene(world)
     with (
         proxy_for(cluster.base_url, cluster.ca_path) as front,
@@ -94,7 +94,7 @@ def test_two_replicas_and_one_that_sleeps_through_its_reign(
 
 
 def test_an_orderly_stop_gives_the_lease_back(cluster: ControlPlane, world: World, tmp_path: Path) -> None:
-    """After SIGTERM the Lease has no holder, so that the next one leads at once; the exit status is 0."""
+    """After SIGTERM the Lease has no holder, so that the next replica leads at once; the exit status is 0."""
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/dovetail"
     with controller(tmp_path, "one", *_flags(tmp_path, cluster.kubeconfig), "--identity", "one") as one:
         one.wait_for("leading")
@@ -109,7 +109,7 @@ def test_an_orderly_stop_gives_the_lease_back(cluster: ControlPlane, world: Worl
 def test_the_api_server_restarts_in_the_middle(
     cluster: ControlPlane, world: World, cloud: Cloud, tmp_path: Path
 ) -> None:
-    """A server that goes away between the creation of the replacement and the deletion changes nothing."""
+    """A server restart between the creation of the replacement and the deletion changes nothing."""
     web = _scene(world)
     with controller(tmp_path, "dovetail", *_flags(tmp_path, cluster.kubeconfig)) as process:
         process.wait_for("leading")
@@ -161,7 +161,7 @@ def test_trouble_on_the_way_changes_nothing(
     name: str,
     disturb: Callable[[Proxy], None],
 ) -> None:
-    """Throttling, conflicts, failures and broken watches: one replacement, one deletion, no mark."""
+    """With throttling, conflicts, failures and broken watches there is one replacement, one deletion and no mark."""
     web = _scene(world)
     with (
         proxy_for(cluster.base_url, cluster.ca_path) as front,
@@ -209,7 +209,7 @@ def test_an_hour_of_skew(
 def test_a_skewed_controller_alone_comes_to_the_same_end(
     cluster: ControlPlane, world: World, cloud: Cloud, tmp_path: Path
 ) -> None:
-    """A clock that is an hour slow and then an hour fast in the middle of a command: it is finished all the same."""
+    """A command ends normally if the clock is an hour slow and then an hour fast during it."""
     web = _scene(world)
     offset = [timedelta(hours=-1)]
     inside = Inside(
@@ -223,6 +223,6 @@ def test_a_skewed_controller_alone_comes_to_the_same_end(
         _drift(world, web, 1)
         eventually(lambda: len(history.created()) == 1)
         offset[0] = timedelta(hours=1)
-        _replaced(world)  # nobody has waited for two hours: nothing has timed out
+        _replaced(world)  # two hours have not really passed: nothing has timed out
         assert _most_at_once(history) == 2
         assert len(history.created()) == 1

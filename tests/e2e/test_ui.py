@@ -1,4 +1,4 @@
-"""`dovetail ui` and `dovetail top` beside the real controller: what it does is seen, from objects alone."""
+"""`dovetail ui` and `dovetail top` beside the real controller show its actions from the objects alone."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def _state(address: str) -> dict[str, Any] | None:
 
 
 def test_the_live_view_follows_the_controller(world: World, running: Process, address: str) -> None:
-    """A node appears, a command is seen to begin and to end, the node is gone, and the money is counted."""
+    """A node appears, a command begins and ends, the node disappears, and the savings are counted."""
     web = world.pool(pool("web", consolidateAfter="Never"))
     world.node("idle", web)
 

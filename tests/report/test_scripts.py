@@ -30,14 +30,14 @@ def test_every_module_is_used_and_no_name_is_taken_twice() -> None:
 
 
 def test_markup_is_never_written_by_the_script() -> None:
-    """Nothing in it turns text into markup or into code."""
+    """The script never turns text into markup or code."""
     for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "srcdoc"):
         assert word not in script(), word
 
 
 @pytest.mark.parametrize("hostile", ["</script><script>alert(1)</script>", "<!--", "\u2028", "&lt;", "]]>", "{view}"])
 def test_a_document_can_not_leave_its_element(hostile: str) -> None:
-    """The data's element holds no markup, and reads back as what went in."""
+    """The data element holds no markup and decodes to the original data."""
     element = html.embedded({"x": hostile})
     inner = element.split(">", 1)[1].rsplit("</script>", 1)[0]
     assert "<" not in inner
@@ -46,7 +46,7 @@ def test_a_document_can_not_leave_its_element(hostile: str) -> None:
 
 
 def test_a_large_document_is_packed() -> None:
-    """The same document, compressed, always to the same bytes."""
+    """The same document always compresses to the same bytes."""
     document = {"rows": ["default-pool-node-17 "] * 40_000}
     first = html.embedded(document)
     assert 'data-encoding="gzip"' in first
@@ -55,7 +55,7 @@ def test_a_large_document_is_packed() -> None:
 
 
 def test_the_policy_names_what_the_page_holds() -> None:
-    """Script and style are allowed by the hash of exactly what stands in the page; nothing else is."""
+    """The policy allows script and style by the hash of the page's own content, and nothing else."""
     made = html.page("t", "", "", "f", document={"kind": "none"})
     policy = re.search(r'Content-Security-Policy" content="([^"]+)"', made)
     assert policy
@@ -79,7 +79,7 @@ def test_the_types_are_those_of_the_schemas() -> None:
 
 
 def test_the_lock_file_names_no_host() -> None:
-    """Where packages come from is the reader's choice."""
+    """The package files name no registry: the reader chooses the source."""
     locked = (TESTS / "package-lock.json").read_text()
     assert "resolved" not in locked
     assert not re.search(r"https?://(?!opencollective|github|feross|www\.patreon|dotenvx)", locked)

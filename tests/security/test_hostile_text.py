@@ -1,4 +1,4 @@
-"""Hostile names, labels and annotations reach logs, metrics, terminals, pages and webhooks unharmed and harmless."""
+"""Hostile names, labels and annotations are harmless in logs, metrics, terminals, pages and webhooks."""
 
 import io
 import json
@@ -25,7 +25,7 @@ every_text = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 
 @every_text
 def test_a_log_line_stays_one_line(text: str) -> None:
-    """Whatever is logged: one JSON object a line, nothing invisible in it, the fields as many as were given."""
+    """Each log line is one JSON object without invisible characters, with exactly the given fields."""
     stream = io.StringIO()
     log = Log("debug", stream, pool=text)
     log.error(text, node=text, number=3)
@@ -37,7 +37,7 @@ def test_a_log_line_stays_one_line(text: str) -> None:
 
 @every_text
 def test_reports_become_lines_and_samples(text: str) -> None:
-    """Every report of the engine: each line can be read, each metric says what was counted, and none was forged."""
+    """After every report each log line can be read, and each metric has the true count."""
     stream, metrics = io.StringIO(), Metrics()
     telemetry = Telemetry(log=Log("debug", stream), metrics=metrics)
     for report in every_report(text):
@@ -60,7 +60,7 @@ def test_reports_become_lines_and_samples(text: str) -> None:
 
 @every_text
 def test_webhooks_carry_text_and_nothing_else(text: str) -> None:
-    """Both forms are one JSON object; nothing invisible in a string, and Slack sees no markup, mention or link."""
+    """Both forms are one JSON object without invisible characters, and Slack sees no markup, mention or link."""
     for report in every_report(text):
         for form in FORMS:
             raw = body(form, report)
@@ -82,7 +82,7 @@ def unsafe_strings(tree: object) -> list[str]:
 
 @every_text
 def test_what_a_server_says_is_made_safe(text: str) -> None:
-    """A server's refusal is text from outside too: its way into a log line is the same."""
+    """A server's error message is escaped in a log line like any other text."""
     stream = io.StringIO()
     log = Log("info", stream)
     log.warning(denial(BY_KIND["Node"], ApiError(403, text, text)), why=str(ApiError(500, text, text)))
@@ -94,7 +94,7 @@ def test_what_a_server_says_is_made_safe(text: str) -> None:
 
 
 class Elements(HTMLParser):
-    """Counts what a browser would make of a page."""
+    """Counts the elements that a browser would create from a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ def captured(tmp_path: Path, text: str) -> Path:
 @every_text
 @pytest.mark.parametrize("command", ["plan", "budgets", "place"])
 def test_terminals_are_left_alone(captured: Path, text: str, command: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """The commands print words: nothing that moves a cursor, hides or turns text, on either stream."""
+    """The commands print nothing on either stream that moves a cursor, hides text or changes its direction."""
     arguments = [command, "-f", str(captured), "--catalog", "aws:us-east-1", "--now", "2026-03-14T15:30:00Z"]
     status = main(arguments if command != "place" else [*arguments, "-o", "json"])
     shown = capfd.readouterr()
@@ -133,7 +133,7 @@ def test_terminals_are_left_alone(captured: Path, text: str, command: str, capfd
 
 @every_text
 def test_explain_and_validate_are_left_alone(captured: Path, text: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """A node of that name can be explained, a pool of that name judged; what is printed is plain text."""
+    """You can explain a node and validate a pool with a hostile name; the output is plain text."""
     inputs = ["-f", str(captured), "--catalog", "aws:us-east-1", "--now", "2026-03-14T15:30:00Z"]
     assert main(["explain", *inputs, "--", text]) in (0, 2)
     assert main(["validate", str(captured)]) == 1
@@ -145,7 +145,7 @@ def test_explain_and_validate_are_left_alone(captured: Path, text: str, capfd: p
 
 @every_text
 def test_json_holds_the_very_text(captured: Path, text: str, capfd: pytest.CaptureFixture[str]) -> None:
-    """For programs nothing is changed: the node's name in the JSON is the node's name."""
+    """In JSON the node's name is unchanged."""
     inputs = ["-f", str(captured), "--catalog", "aws:us-east-1", "--now", "2026-03-14T15:30:00Z"]
     assert main(["plan", *inputs, "-o", "json"]) == 0
     document = json.loads(capfd.readouterr().out)
@@ -156,7 +156,7 @@ def test_json_holds_the_very_text(captured: Path, text: str, capfd: pytest.Captu
 def test_a_page_has_only_its_own_elements(
     captured: Path, tmp_path: Path, text: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The page has the elements that it has for a harmless name: no other script, no handler, nothing fetched."""
+    """The page has the same elements as for a harmless name: no other script or handler, nothing fetched."""
     inputs = ["--catalog", "aws:us-east-1", "--now", "2026-03-14T15:30:00Z", "-o", "html"]
     harmless = tmp_path / "harmless.json"
     harmless.write_bytes(as_file("harmless"))

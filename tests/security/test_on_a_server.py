@@ -40,7 +40,7 @@ def _annotated(text: str, name: str) -> dict[str, Any]:
 
 @every_text
 def test_events_and_conditions_are_plain_text(api_server: ControlPlane, text: str) -> None:
-    """An event and a condition that repeat hostile text are taken by the server, and hold nothing invisible."""
+    """The server accepts an event and a condition with hostile text, and they have no invisible characters."""
     name = f"hostile-{sha256(text.encode()).hexdigest()[:8]}"
     with api_server.client() as admin:
         admin.apply(_annotated("{}", name))
@@ -81,7 +81,7 @@ def test_the_longest_names_have_events_too(api_server: ControlPlane) -> None:
 
 @pytest.mark.slow
 def test_a_controller_survives_hostile_objects(api_server: ControlPlane, tmp_path: Path) -> None:
-    """A controller meets all hostile texts at once: every log line is JSON, the probes answer, nothing is forged."""
+    """A controller with all hostile texts at once logs valid JSON, answers the probes, and nothing is forged."""
     with api_server.client() as admin:
         for number, text in enumerate(HOSTILE.values()):
             assert admin.create(_annotated(text, f"hostile-run-{number}"))[0] == 201
@@ -120,7 +120,7 @@ def test_a_controller_survives_hostile_objects(api_server: ControlPlane, tmp_pat
 
 
 def _only_metrics_and_probes(port: int) -> None:
-    """The open port answers three questions and no other, whatever the method."""
+    """Check that the open port answers three paths and no other, with any method."""
 
     def ask(path: str, method: str = "GET") -> int:
         request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
@@ -158,7 +158,7 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_certificate_that_nobody_vouches_for_is_refused(api_server: ControlPlane, tmp_path: Path) -> None:
-    """With another authority than the server's own the connection is refused, before the token is sent."""
+    """With a foreign certificate authority the connection is refused before the token is sent."""
     write_certificates(tmp_path)
     config = _kubeconfig(tmp_path / "config", api_server.base_url, tmp_path / "ca.crt", api_server.token)
 

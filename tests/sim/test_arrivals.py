@@ -99,7 +99,7 @@ def pod(name: str, born: str, owner: tuple[str, str] | None, where: str, ended: 
 
 
 def capture() -> dict[str, Any]:
-    """An old and a young node; a service that grew, a job that ran, a set whose pod was moved, a pod of nobody's."""
+    """Return an old and a young node, a growing service, a finished job, a moved pod, and a pod without an owner."""
     web, db = ("ReplicaSet", "web"), ("StatefulSet", "db")
     return {
         "kind": "List",

@@ -299,7 +299,7 @@ def test_spread_that_depends_on_the_pods_of_another_command() -> None:
     ],
 )
 def test_checker_counts_zones_that_others_take(other: str, replacements: int, broken: bool) -> None:
-    """A second node is accepted where pods of another leaving node take the zone of one of the two pods; no third."""
+    """A second node is accepted if another leaving node's pods take the zone of one of the two pods; a third is not."""
     world = spread_world()
     watch = Watch(world)
     rogue = Rogue(world, watch)

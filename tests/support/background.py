@@ -66,7 +66,7 @@ class Background:
 
 
 class Cloud:
-    """The built-in provider on its own: launches and ends machines whatever happens to controllers."""
+    """The built-in provider alone: launches and deletes machines independently of controllers."""
 
     def __init__(self, kubeconfig: Path, catalogue: Path, **parts: Any) -> None:
         self.is_on = True
@@ -96,7 +96,7 @@ class Cloud:
 
 @contextlib.contextmanager
 def cloud_on(kubeconfig: Path, catalogue: Path, **parts: Any) -> Iterator[Cloud]:
-    """Play the cloud meanwhile."""
+    """Run the cloud for the duration of the context."""
     cloud = Cloud(kubeconfig, catalogue, **parts)
     background = Background(cloud.work)
     background.start()
@@ -109,7 +109,7 @@ def cloud_on(kubeconfig: Path, catalogue: Path, **parts: Any) -> Iterator[Cloud]
 
 
 class Inside:
-    """A controller in this process: with a clock of the test's choice."""
+    """A controller in this process, with a clock that the test chooses."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Inside:
 
 @contextlib.contextmanager
 def running_inside(inside: Inside) -> Iterator[Inside]:
-    """Run it meanwhile."""
+    """Run the controller for the duration of the context."""
     background = Background(inside.work)
     background.start()
     try:

@@ -46,7 +46,7 @@ def render(*options: str, name: str = "dovetail", namespace: str = NAMESPACE) ->
 
 
 def one(trees: list[Tree], kind: str, name: str | None = None) -> Tree:
-    """The only object of a kind, or the one of that name."""
+    """Return the only object of a kind, or the one with that name."""
     found = [tree for tree in trees if tree["kind"] == kind and name in (None, tree["metadata"]["name"])]
     assert len(found) == 1, f"{len(found)} {kind}"
     return found[0]

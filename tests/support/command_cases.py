@@ -106,7 +106,7 @@ def view(*items: AnyObject, elapsed: int = 0, **more: Any) -> View:
 
 
 def answered(made: Run, ident: str, answer: Failure | str | None, at: int = 0) -> Run:
-    """Ask for something; `answer`: how it failed, or the uid of a success; None: nobody answers."""
+    """Send a request; `answer`: the failure, or the uid of a success; None: no answer."""
     made.attempts.ask(ident, at)
     if isinstance(answer, Failure):
         made.attempts.answer(InstructionFailed(id=ident, failure=answer), at)

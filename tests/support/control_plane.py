@@ -400,7 +400,7 @@ class Client:
 
 
 def eventually(check: Callable[[], Any], *, seconds_max: float = 300.0) -> Any:
-    """Ask again until the answer is true, and give it."""
+    """Poll until the answer is true, and return it."""
     deadline = time.monotonic() + seconds_max
     while not (answer := check()):
         assert time.monotonic() < deadline, f"still not so after {seconds_max:.0f} s"

@@ -42,7 +42,7 @@ class Process:
         return [json.loads(line) for line in complete.splitlines()]
 
     def said(self, message: str, **fields: Any) -> list[dict[str, Any]]:
-        """Lines whose message contains that text, with these fields."""
+        """Return lines whose message contains that text, with these fields."""
         return [
             line
             for line in self.lines()
@@ -50,7 +50,7 @@ class Process:
         ]
 
     def wait_for(self, message: str, **fields: Any) -> dict[str, Any]:
-        """Wait until it has said so."""
+        """Wait until it has logged the text."""
 
         def found() -> list[dict[str, Any]]:
             assert self.process.poll() is None, f"it ended: {self.log_path.read_text()[-2000:]}"
@@ -63,7 +63,7 @@ class Process:
         return int(self.wait_for("starting")["port"])
 
     def get(self, path: str) -> tuple[int, str]:
-        """Ask its own port."""
+        """Send a request to its own port."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as answer:
                 return answer.status, answer.read().decode()
@@ -83,12 +83,12 @@ class Process:
         return total
 
     def kill(self) -> None:
-        """As the kernel does it: no goodbye."""
+        """Kill it without a clean shutdown, as the kernel does."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
     def stop(self) -> int:
-        """As Kubernetes does it."""
+        """Stop it as Kubernetes does."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
@@ -100,7 +100,7 @@ class Process:
 
 @contextlib.contextmanager
 def controller(folder: Path, name: str, *flags: str) -> Iterator[Process]:
-    """Run a controller meanwhile."""
+    """Run a controller for the duration of the context."""
     process = Process(folder, name, *flags)
     try:
         yield process

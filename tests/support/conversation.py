@@ -85,7 +85,7 @@ class Scribe(ScriptedPlanner):
         )
 
     def round(self, question: Question) -> Found:
-        """Write the question down, and answer as told."""
+        """Record the question and return the scripted answer."""
         self.talk.write(f"round: {self._asked(question)}")
         found = super().round(question)
         if self.all_at_once:
@@ -96,7 +96,7 @@ class Scribe(ScriptedPlanner):
         return found
 
     def revalidate(self, command: Command, question: Question) -> Command | Refusal:
-        """Write the question down, and answer as told."""
+        """Record the question and return the scripted answer."""
         self.talk.write(f"validation of {', '.join(command.nodes)}: {self._asked(question)}")
         self.validations += 1
         by_name = {node.metadata.name: node for node in question.cluster.nodes}
@@ -128,7 +128,7 @@ def _asked(question: Question) -> str:
 
 
 class Talk(Driver):
-    """Drives an engine and writes down all that it says."""
+    """Drives an engine and records all its output."""
 
     def __init__(
         self,
@@ -170,24 +170,24 @@ class Talk(Driver):
         return [line for line in self.lines if not line.partition(" ")[2].startswith("wake")]
 
     def see(self, *items: AnyObject) -> None:
-        """Change objects, and let the engine see it at once."""
+        """Change objects and deliver the change to the engine at once."""
         for item in items:
             self.world.put(item)
         self.flush()
 
     def lose_sight(self, kind: str, name: str, namespace: str = "") -> None:
-        """Take an object away, and let the engine see it at once."""
+        """Remove an object and deliver the change to the engine at once."""
         self.world.drop(kind, name, namespace)
         self.flush()
 
     def flush(self) -> None:
-        """Let the engine see what has changed."""
+        """Deliver pending changes to the engine."""
         changes, self.world.changes = self.world.changes, []
         for event in changes:
             self.send(event)
 
     def note(self, kind: type[Node | NodeClaim | NodePool], name: str, **values: str | None) -> None:
-        """Set annotations of an object, and let the engine see it at once."""
+        """Set annotations of an object and deliver the change to the engine at once."""
         item = self.world.get(kind, name)  # type: ignore[type-var]
         assert item is not None
         self.world.annotate(item, **values)

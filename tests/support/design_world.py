@@ -212,7 +212,7 @@ class Town:
         )
 
     def fill(self, node: str, count: int, **parts: Any) -> None:
-        """Put so many pods on a node."""
+        """Put this many pods on a node."""
         for number in range(count):
             self.pod(f"{node}-{number:02d}", node, **parts)
 
@@ -279,11 +279,11 @@ class Town:
         return Question(**{**parts, **changes})
 
     def round(self, *, every_method: bool = False, every_candidate: bool = False, **changes: Any) -> RoundResult:
-        """Decide."""
+        """Run a round."""
         return plan_round(self.question(**changes), every_method=every_method, every_candidate=every_candidate)
 
     def act(self) -> Command | None:
-        """Decide, and give the one command, if any."""
+        """Run a round and return its one command, or None."""
         commands = self.round().commands
         assert len(commands) <= 1
         return commands[0] if commands else None
@@ -294,7 +294,7 @@ class Town:
 
 
 def moved(command: Command | None) -> tuple[str, tuple[str, ...]] | None:
-    """Return action and nodes of a command."""
+    """Return the action and nodes of a command."""
     return None if command is None else (command.action.value, command.nodes)
 
 

@@ -1,4 +1,4 @@
-"""What end-to-end tests stand on: manifests, a catalogue of three machines, and a clean slate."""
+"""The basis of end-to-end tests: manifests, a catalogue of three machines, and a clean cluster."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -238,14 +238,14 @@ class World:
         return dict(eventually(ready))
 
     def fill(self, app: str, nodes: list[str], cpu: str = "500m", **spec: Any) -> None:
-        """Pods on these nodes, one each time a node is named, kept alive by a ReplicaSet from then on."""
+        """Create one pod for each named node, owned by a ReplicaSet from then on."""
         for index, node in enumerate(nodes):
             self.create(pod(f"{app}-{index}", app, node, cpu, **spec))
         self.create(replica_set(app, len(nodes), cpu, **spec))
         self.wait_running(app, len(nodes))
 
     def wait_running(self, app: str, count: int) -> list[Tree]:
-        """Wait until that many pods of an app run."""
+        """Wait until this many pods of an app run."""
 
         def running() -> list[Tree] | None:
             found = [each for each in self.pods(app) if each["status"].get("phase") == "Running"]
@@ -266,7 +266,7 @@ class World:
         return found
 
     def inventory(self) -> str:
-        """Everything that a test may have made, a line each."""
+        """Return everything that a test may have created, one line each."""
         lines = []
         for path in _MADE:
             for item in self.all(path):
@@ -287,7 +287,7 @@ class World:
         return "\n".join(lines)
 
     def wipe(self) -> None:
-        """Take everything away that a test may have made, and wait until nobody can bring it back."""
+        """Delete everything that a test may have created, and wait until nothing can recreate it."""
         self._delete_all()
         self.settle()
         eventually(self._is_empty)

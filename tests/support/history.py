@@ -1,4 +1,4 @@
-"""What happened to nodes and claims, in the API server's own order: a watch that remembers everything."""
+"""All changes of nodes and claims in the API server's order, recorded by a watch."""
 
 import contextlib
 import http.client
@@ -103,14 +103,14 @@ class History:
             connection.close()
 
     def catch_up(self) -> None:
-        """Wait until all that the server has by now has been heard of: a watch comes a moment after a list."""
+        """Wait until every change that the server has now was received: a watch is a moment behind a list."""
         with self._plane.client() as client:
             for path, kind in WATCHED.items():
                 tree = client.request("GET", path)[1]
                 eventually(lambda kind=kind, tree=tree: self._has_heard(kind, tree))
 
     def _has_heard(self, kind: str, listed: Tree) -> bool:
-        """Return whether all of a list has been heard of: what it has, and what it no longer has."""
+        """Return whether all of a list was received: what it has, and what it no longer has."""
         last = {entry.name: entry for entry in tuple(self.entries) if entry.kind == kind}
         there = {item["metadata"]["name"]: int(item["metadata"]["resourceVersion"]) for item in listed["items"]}
         heard = all(
@@ -130,13 +130,13 @@ class History:
         return min(found, key=lambda entry: entry.version, default=None)
 
     def created(self, kind: str = "NodeClaim") -> list[str]:
-        """Return the names of all objects of a kind that came, each as often as it came."""
+        """Return the names of all created objects of a kind, each as often as it was created."""
         return [entry.name for entry in self.entries if entry.kind == kind and entry.type == "ADDED"]
 
 
 @contextlib.contextmanager
 def history_of(plane: ControlPlane) -> Iterator[History]:
-    """Remember meanwhile."""
+    """Record changes for the duration of the context."""
     history = History(plane)
     history.begin()
     try:

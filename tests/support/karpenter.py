@@ -88,7 +88,7 @@ def _nodeclass() -> Tree:
 
 
 def prepare(plane: ControlPlane) -> None:
-    """What Karpenter wants to find, beside NodePools and NodeClaims."""
+    """Create what Karpenter needs, beside NodePools and NodeClaims."""
     with plane.client() as api:
         api.install_crds(
             [
@@ -130,7 +130,7 @@ class Karpenter:
         }
 
     def start(self) -> None:
-        """Begin a life."""
+        """Start the process."""
         command = [BINARY]
         if shutil.which("setpriv"):  # so that a killed test run leaves nothing behind
             command = ["setpriv", "--pdeathsig", "KILL", "--", *command]
@@ -140,7 +140,7 @@ class Karpenter:
             )
 
     def kill(self) -> None:
-        """As the kernel does it: no goodbye."""
+        """Kill it without a clean shutdown, as the kernel does."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
@@ -152,12 +152,12 @@ class Karpenter:
         return self._process.pid
 
     def check(self) -> None:
-        """See that it did not die of itself, and found all kinds that it watches."""
+        """Check that it did not crash and found all kinds that it watches."""
         assert "no matches for kind" not in self.text(), self.text()[-3000:]
         assert self._process is None or self._process.poll() is None, self.text()[-3000:]
 
     def stop(self) -> None:
-        """End it where it lives."""
+        """Stop it if it runs."""
         if self._process is not None:
             self.kill()
 
@@ -165,7 +165,7 @@ class Karpenter:
         return self.log.read_text(errors="replace")
 
     def disruptions(self) -> list[str]:
-        """Return what it says that it disrupts of its own will, with the names of the nodes."""
+        """Return the disruptions that it logged on its own decision, with the names of the nodes."""
         return [line for line in self.text().splitlines() if '"disrupting node' in line]
 
 
@@ -177,7 +177,7 @@ class Beside:
         self.karpenter, self.kubelets = karpenter, kubelets
 
     def flags(self, **settings: Any) -> tuple[str, ...]:
-        """For `dovetail run`."""
+        """Return the flags for `dovetail run`."""
         path = write_settings(self.folder, **settings)
         catalogue = self.folder / "catalogue.json"
         return "--kubeconfig", str(self.plane.kubeconfig), "--catalog", str(catalogue), "--settings", str(path)
@@ -187,7 +187,7 @@ class Beside:
 def beside_karpenter(
     plane: ControlPlane, folder: Path, environment: Mapping[str, str] | None = None
 ) -> Iterator[Beside]:
-    """Run Karpenter and kubelets meanwhile; `environment`: further variables that Karpenter is started with."""
+    """Run Karpenter and kubelets for the duration of the context; `environment`: further variables of Karpenter."""
     catalogue = folder / "catalogue.json"
     catalogue.write_text(json.dumps(kwok_catalogue()))
     prepare(plane)
@@ -246,13 +246,13 @@ def nodes_of(world: World, name: str) -> list[str]:
 
 
 def is_so(item: Tree, condition: str) -> bool:
-    """Return whether a condition of an object is true."""
+    """Return whether a condition of an object is True."""
     conditions = (item.get("status") or {}).get("conditions") or ()
     return any(each["type"] == condition and each["status"] == "True" for each in conditions)
 
 
 def karpenters_own() -> list[Tree]:
-    """Return CRDs as Karpenter would put them back: without what only Dovetail knows."""
+    """Return the CRDs as Karpenter would restore them: without Dovetail's fields."""
     trees = copy.deepcopy(crds())
     for tree in trees:
         if tree["metadata"]["name"] != "nodepools.karpenter.sh":

@@ -1,4 +1,4 @@
-"""Makes nodes that would come and nodes that would go by hand, for tests of the price gates."""
+"""Build nodes to launch and nodes to remove by hand, for tests of the price gates."""
 
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
@@ -45,7 +45,7 @@ def new_node(*kinds: InstanceType, least: int | None = None, capacity: Sequence[
 
 
 def source(name: str, price: int, *, kind: str = "old", required: int = 0, spot: bool = False, **more: Any) -> Source:
-    """Return a node that would go, at a price."""
+    """Return a node to remove, at a price."""
     return Source(
         name=name,
         instance_type=kind,

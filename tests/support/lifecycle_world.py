@@ -1,4 +1,4 @@
-"""A world small enough to hold in a hand: applies instructions to objects, launches and drains on a virtual clock."""
+"""A small world that applies instructions to objects, and launches and drains nodes on a virtual clock."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -70,7 +70,7 @@ _T = TypeVar("_T", Node, NodeClaim, NodePool, Pod)
 
 @dataclass
 class Found:
-    """What a scripted round says."""
+    """The result of a scripted round."""
 
     commands: tuple[Command, ...] = ()
     budgets: tuple[BudgetRow, ...] = ()
@@ -83,7 +83,7 @@ class Found:
 
 
 class ScriptedPlanner:
-    """Wants what the nodes' annotation says: `delete`, `replace`, `replace2`, for drift or as `cost-...`, singly."""
+    """Proposes what the nodes' annotation says: `delete`, `replace`, `replace2`, for drift or as `cost-...`, singly."""
 
     def __init__(self, limit: int = 5) -> None:
         self.limit = limit
@@ -121,7 +121,7 @@ class ScriptedPlanner:
         )
 
     def round(self, question: Question) -> Found:
-        """Propose the first node's wish."""
+        """Propose the command of the first node's annotation."""
         self.plans += 1
         self.asks.append(question)
         wishes = [wish for node in question.cluster.nodes if (wish := self._wish(node, question)) is not None]
@@ -139,7 +139,7 @@ class ScriptedPlanner:
         return Found(commands=commands, next_change=self.next_change, verdicts=verdicts)
 
     def revalidate(self, command: Command, question: Question) -> Command | Refusal:
-        """Refuse where told to, or where a node no longer wants it."""
+        """Refuse if scripted, or if a node's annotation has changed."""
         self.validations += 1
         why = self.refuse(command)
         by_name = {node.metadata.name: node for node in question.cluster.nodes}
@@ -233,7 +233,7 @@ class World:
     # ------------------------------------------------------------ instructions
 
     def carry_out(self, instruction: ClusterInstruction) -> Answer:
-        """Carry out an instruction by the rules that every shell obeys."""
+        """Execute an instruction by the rules that every shell follows."""
         failure = self.fail(instruction)
         if failure is not None:
             return InstructionFailed(id=instruction.id, failure=failure)
@@ -249,7 +249,7 @@ class World:
         return None if item is None else tree_of(item)
 
     def write(self, write: Write) -> str:
-        """Make a write, and let follow what Karpenter would do."""
+        """Apply a write and Karpenter's reaction to it."""
         ref = write.ref
         item = self.objects.get((ref.kind, ref.namespace, ref.name))
         match write:
@@ -277,7 +277,7 @@ class World:
         return ""
 
     def evict(self, namespace: str, name: str) -> None:
-        """Take a pod off its node; its owner makes another, which is bound after a while, or never."""
+        """Remove a pod from its node; its owner creates another, which is bound after a while, or never."""
         pod = self.objects["Pod", namespace, name]
         assert isinstance(pod, Pod)
         self.evicted.append(name)
@@ -300,7 +300,7 @@ class World:
         self.later(self.drain_seconds, lambda: self.finish(claim.metadata.name))
 
     def initialize(self, name: str) -> None:
-        """A launched machine joins, with its NodeClaim's annotations, as Karpenter does it."""
+        """Let a launched machine join with its NodeClaim's annotations, as Karpenter does."""
         claim = self.get(NodeClaim, name)
         if claim is None or claim.metadata.deletion_timestamp is not None:
             return
@@ -311,14 +311,14 @@ class World:
         self.put(Node(metadata=meta))
 
     def finish(self, name: str) -> None:
-        """A drained machine leaves."""
+        """Delete a drained machine."""
         claim = self.get(NodeClaim, name)
         if claim is not None:
             self.drop("Node", claim.status.node_name)
             self.drop("NodeClaim", name)
 
     def later(self, seconds: float, do: Callable[[], None]) -> None:
-        """Put something on the agenda."""
+        """Schedule a callback."""
         self.serial += 1
         self.agenda.append((self.now + timedelta(seconds=seconds), self.serial, do))
 
@@ -360,7 +360,7 @@ class Driver:
         return self
 
     def send(self, event: Event) -> None:
-        """Hand one event over and execute what comes of it; answers and changes follow."""
+        """Deliver one event and execute the resulting instructions; answers and changes follow."""
         self.inbox.append(event)
         while self.inbox:
             given = self.inbox.pop(0)
@@ -389,7 +389,7 @@ class Driver:
             self.world.changes.clear()
 
     def run(self, seconds: float) -> "Driver":
-        """Let time pass."""
+        """Advance time."""
         self.send(ClockAdvanced())
         end = self.world.now + timedelta(seconds=seconds)
         while True:

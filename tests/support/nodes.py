@@ -1,4 +1,4 @@
-"""Makes facts of nodes by hand, for tests of single rules."""
+"""Build facts about nodes by hand, for tests of single rules."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -54,5 +54,5 @@ def facts_of(**changes: Any) -> NodeFacts:
 
 
 def minutes(number: float) -> timedelta:
-    """So many minutes."""
+    """Return this many minutes."""
     return timedelta(minutes=number)

@@ -17,7 +17,7 @@ COMMAND = (sys.executable, "-m", "dovetail.cli.main")
 
 
 def environment() -> dict[str, str]:
-    """Return a pod's surroundings: nothing of the one who runs the tests."""
+    """Return a pod's environment, without the variables of the test run."""
     return {"PATH": os.environ.get("PATH", ""), "PYTHONWARNINGS": "error", "POD_NAME": "controller"}
 
 
@@ -73,7 +73,7 @@ class Running:
         return line
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """Ask it to end, and wait; gives its exit status."""
+        """Stop the process, wait, and return its exit status."""
         if self.process.poll() is None:
             self.process.send_signal(how)
         return self.process.wait(180)
@@ -81,7 +81,7 @@ class Running:
 
 @contextlib.contextmanager
 def running(arguments: list[str], log: Path, more: dict[str, str] | None = None) -> Iterator[Running]:
-    """Run it meanwhile, with more in its environment."""
+    """Run the process for the duration of the context, with additional environment variables."""
     made = Running(arguments, log, more)
     try:
         yield made

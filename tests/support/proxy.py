@@ -40,13 +40,13 @@ class Seen:
         return self.method != "GET"
 
     def acts(self) -> bool:
-        """Return whether it changes a node, a claim or a pool: neither a Lease nor an event."""
+        """Return whether it changes a node, a claim or a pool; a Lease or an event does not count."""
         return self.is_write and re.search(r"/(nodes|nodeclaims|nodepools)(/|$)", self.path) is not None
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What to say instead of the server."""
+    """An answer in place of the server's."""
 
     status: int
     reason: str = ""
@@ -84,7 +84,7 @@ class Proxy:
 
     @contextmanager
     def running(self) -> Iterator["Proxy"]:
-        """Serve meanwhile."""
+        """Serve for the duration of the context."""
         started = threading.Event()
         thread = threading.Thread(target=lambda: self._loop.run_until_complete(self._serve(started)), daemon=True)
         thread.start()
@@ -98,7 +98,7 @@ class Proxy:
             self._loop.close()
 
     def cut_watches(self) -> int:
-        """Break every watch that stands; says how many there were."""
+        """Break every open watch and return how many there were."""
 
         async def cut() -> int:
             count = len(self._watches)
@@ -139,7 +139,7 @@ class Proxy:
         return instead if instead is not None else await self._forward(request, seen, to)
 
     async def _instead(self, request: web.Request, seen: Seen, to: aiohttp.ClientSession) -> web.Response | None:
-        """Return what to answer in the server's stead, or None."""
+        """Return the answer in place of the server's, or None."""
         answer = self.before(seen)
         return answer.response() if isinstance(answer, Answer) else answer
 

@@ -1,4 +1,4 @@
-"""A small world and a controller that does whatever a test tells it to, right or wrong."""
+"""A small world and a controller that executes what a test requests, right or wrong."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -35,7 +35,7 @@ QUICK = CloudTimes(create=seconds(1), register=seconds(2), ready=seconds(1), shu
 
 
 def pool_named(name: str = "blue", **disruption: Any) -> NodePool:
-    """Return a pool for on-demand nodes, given to Dovetail."""
+    """Return a pool for on-demand nodes that Dovetail manages."""
     on_demand = SelectorRequirement(key=names.CAPACITY_TYPE, operator="In", values=(names.ON_DEMAND,))
     written = {"consolidateAfter": "30s", "budgets": [{"nodes": "50%"}], **disruption}
     return managed(
@@ -80,7 +80,7 @@ def work(name: str = "web", replicas: int = 2, cpu: str = "500m", kind: str = "R
 
 
 class Rogue:
-    """A controller without judgement: it executes what it is told, seen by the checkers as any other."""
+    """A controller without rules: it executes any instruction, and the checkers watch it as any other."""
 
     def __init__(self, world: World, watch: Watch) -> None:
         self.world = world
@@ -88,12 +88,12 @@ class Rogue:
         self.host = world.add_engine(name="rogue")
 
     def do(self, asked: ClusterInstruction) -> Answer:
-        """Carry out one instruction, as a host would."""
+        """Execute one instruction, as a host would."""
         self.watch.instruction(self.host, asked)
         return self.host.actuator.carry_out(asked)
 
     def record(self, ident: str, nodes: tuple[str, ...], method: Method, replacements: tuple[str, ...] = ()) -> str:
-        """The record of a command on these nodes."""
+        """Return the record of a command on these nodes."""
         claims = self.world.store.claims
         return encode_record(
             Record(
@@ -110,13 +110,13 @@ class Rogue:
         )
 
     def taint(self, ident: str, *nodes: str, method: Method = Method.SINGLE_NODE) -> None:
-        """Close nodes."""
+        """Taint nodes."""
         for node in nodes:
             record = self.record(ident, nodes, method)
             self.do(TaintNode(id=f"{ident}/taint/{node}", command_id=ident, node=node, record=record))
 
     def untaint(self, ident: str, node: str) -> None:
-        """Open a node again."""
+        """Remove the taint of a node."""
         self.do(UntaintNode(id=f"{ident}/untaint/{node}", command_id=ident, node=node))
 
     def delete(self, ident: str, name: str) -> None:

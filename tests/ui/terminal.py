@@ -28,7 +28,7 @@ class Terminal:
         self._master = master
 
     def read(self, seconds: float) -> None:
-        """Take in what the program writes meanwhile."""
+        """Read what the program writes for a while."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             ready, _, _ = select.select([self._master], [], [], left)
@@ -44,7 +44,7 @@ class Terminal:
 
     @property
     def text(self) -> str:
-        """Return what is on the screen."""
+        """Return the text of the screen."""
         return "\n".join(self.screen.display)
 
     def see(self, wanted: str, seconds: float = 60) -> str:
@@ -61,7 +61,7 @@ class Terminal:
         self.read(0.5)
 
     def resize(self, width: int, height: int) -> None:
-        """Make the window another size."""
+        """Change the size of the window."""
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
         self.screen.resize(height, width)
         self.process.send_signal(signal.SIGWINCH)

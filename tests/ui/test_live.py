@@ -1,4 +1,4 @@
-"""The live view behind the browser: commands read off objects, history, the document, the server's rules."""
+"""The live view behind the browser: commands from objects, history, the document, the server's rules."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ MINUTE = 60 * 10**9
 
 
 def simulated(policy: int = 0, scenario: str = "issue-7146") -> SimulationSource:
-    """Return a simulation whose time passes only by `_pass`."""
+    """Return a simulation whose time advances only by `_pass`."""
     loaded = load_scenario(scenario)
     return SimulationSource(loaded, loaded.policies[policy], speed=1)
 
@@ -60,7 +60,7 @@ def test_the_document_keeps_its_schema(states: list[dict[str, Any]]) -> None:
 
 
 def test_commands_are_followed_from_taint_to_end(states: list[dict[str, Any]]) -> None:
-    """A command's steps are done one after the other, and it disappears once its nodes are gone."""
+    """A command's steps finish one after another, and it disappears once its nodes are gone."""
     order = {"done": 2, "now": 1, "later": 0, "none": 3}
     seen: dict[str, list[list[str]]] = {}
     for state in states:
@@ -77,7 +77,7 @@ def test_commands_are_followed_from_taint_to_end(states: list[dict[str, Any]]) -
 
 
 def test_money_is_counted(states: list[dict[str, Any]]) -> None:
-    """What commands save is the price of what went less what came, and adds up with time."""
+    """A command saves the price of the removed nodes minus the new ones, added up over time."""
     last = states[-1]["money"]
     first = states[0]["money"]
     assert last["commands"] > 0
@@ -87,7 +87,7 @@ def test_money_is_counted(states: list[dict[str, Any]]) -> None:
 
 
 def test_history_tells_what_came_and_went(states: list[dict[str, Any]]) -> None:
-    """Samples rise in time; beginnings, ends, new nodes and gone nodes are told."""
+    """Samples are in order of time; starts, ends, new nodes and removed nodes are listed."""
     history = states[-1]["history"]
     assert history["seconds"] == sorted(history["seconds"])
     assert len(history["seconds"]) == len(history["nodes"]) == 60
@@ -116,7 +116,7 @@ def _sample(at: float) -> Sample:
 
 
 def test_history_survives_a_restart(tmp_path: Path) -> None:
-    """Samples, events and savings are there again; a command that ended meanwhile is closed, one undone counts 0."""
+    """After a restart samples, events and savings are back; an ended command is closed, a rolled-back one counts 0."""
     path = str(tmp_path / "history.sqlite")
     before = {"a": 2.0, "b": 1.0, "c": 1.0}
     history = History(path)
@@ -159,7 +159,7 @@ def test_a_long_history_is_thinned() -> None:
 
 @pytest.mark.parametrize("content", [b"this is no database, but text that is long enough" * 5, None])
 def test_a_file_that_is_no_history_is_refused(tmp_path: Path, content: bytes | None) -> None:
-    """One sentence, and the file stays as it was."""
+    """An unusable file fails with one sentence and stays unchanged."""
     path = tmp_path / "x"
     if content is None:
         path.mkdir()
@@ -172,7 +172,7 @@ def test_a_file_that_is_no_history_is_refused(tmp_path: Path, content: bytes | N
 
 
 def test_a_cluster_without_records_has_no_command() -> None:
-    """Nothing is in progress where nothing is written."""
+    """Without records nothing is in progress."""
     question = simulated().question()
     assert question is not None
     assert commands_of(question.cluster) == ()
@@ -180,7 +180,7 @@ def test_a_cluster_without_records_has_no_command() -> None:
 
 @pytest.mark.parametrize("error", [InputError("no prices here"), RuntimeError("odd object")])
 def test_trouble_is_told_and_does_not_end_the_view(error: Exception) -> None:
-    """A look that fails is shown as a problem; the next one goes on."""
+    """A failed read is shown as a problem; the next one continues."""
     source = simulated()
     fail = [error]
     look = source.question
@@ -213,7 +213,7 @@ def _until(holds: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def watcher() -> Iterator[Watcher]:
-    """Yield a watcher that has looked once; its source stands still."""
+    """Yield a watcher that has read once; its source does not change."""
     source = simulated()
     made = Watcher(source, History())
     source._pass(30)
@@ -250,7 +250,7 @@ def test_page_and_state_are_served(watcher: Watcher) -> None:
 
 
 def test_a_node_is_asked_for_by_name(watcher: Watcher) -> None:
-    """Where its pods would go and what would change it; a name that nobody has is gone."""
+    """A node has its pods' targets and what would change its verdict; an unknown name is not found."""
 
     async def visit(client: Any) -> None:
         assert watcher.document is not None
@@ -266,7 +266,7 @@ def test_a_node_is_asked_for_by_name(watcher: Watcher) -> None:
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "10.0.0.7:8717"])
 def test_a_foreign_name_is_refused_without_a_token(watcher: Watcher, host: str) -> None:
-    """A page elsewhere that points its name at this machine gets nothing."""
+    """A foreign host name that resolves to this machine gets nothing (DNS rebinding)."""
 
     async def visit(client: Any) -> None:
         for path in ("/", "/api/state", "/api/events", "/api/node?name=x"):
@@ -276,7 +276,7 @@ def test_a_foreign_name_is_refused_without_a_token(watcher: Watcher, host: str) 
 
 
 def test_with_a_token_nobody_looks_without_it(watcher: Watcher) -> None:
-    """Not the page, not the state; by header or after opening the address with it."""
+    """Without the token neither page nor state is served; it comes by header or in the opened address."""
     token = "0123456789abcdef"
 
     async def visit(client: Any) -> None:
@@ -315,7 +315,7 @@ def test_only_the_speed_can_be_set_and_only_by_its_own_page(watcher: Watcher) ->
 
 
 def test_the_stream_says_when_something_is_new(watcher: Watcher) -> None:
-    """One message at once, one after each look, each with its version; the browser is told how soon to come back."""
+    """The stream sends one message at once and one after each read, with its version and a reconnection delay."""
 
     async def visit(client: Any) -> None:
         async with client.get("/api/events", timeout=aiohttp.ClientTimeout(total=20)) as stream:
@@ -343,7 +343,7 @@ async def _message(stream: Any) -> str:
      ("10.1.2.3", False), ("localhost.evil.example", False), ("", False)],
 )  # fmt: skip
 def test_what_counts_as_this_machine(host: str, expected: bool) -> None:
-    """Only loopback does."""
+    """Only loopback addresses count as this machine."""
     assert is_loopback(host) is expected
 
 
@@ -360,7 +360,7 @@ def test_what_counts_as_this_machine(host: str, expected: bool) -> None:
     ],
 )
 def test_wrong_usage_is_one_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Exit status 2, what is wrong, what to write."""
+    """Wrong usage exits with status 2, the problem and what to write."""
     assert main(["ui", "--scenario", "issue-7146", *arguments]) == 2
     said = capsys.readouterr().err
     assert sentence in said

@@ -1,4 +1,4 @@
-"""Promised and kept, as the live view sees it: from commands and nodes alone, an hour after the end."""
+"""Promised and actual savings in the live view: from commands and nodes alone, an hour after the end."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -74,7 +74,7 @@ def test_money(coming: tuple[str, ...], opened: int | None, promised: float, sav
 
 
 def test_the_document_adds_up() -> None:
-    """The sums and the last ones, as the schema has them."""
+    """The document has the sums and the latest commands, as in the schema."""
     document = _seen(opened=32).document()
     assert {key: document[key] for key in ("commands", "held", "promised", "saved", "reopened", "pods")} == {
         "commands": 1, "held": 0, "promised": 1.0, "saved": 0.75, "reopened": 1, "pods": 1,

@@ -1,4 +1,4 @@
-"""`dovetail top`: what a key does, what fits the screen, and the whole of it on a real terminal."""
+"""`dovetail top`: its keys, its layout, and the whole program on a real terminal."""
 
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def document() -> dict[str, Any]:
 @pytest.mark.parametrize("tab", TABS)
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 10), (200, 60), (30, 5), (1, 1)])
 def test_every_view_fits_every_screen(document: dict[str, Any], tab: str, width: int, height: int) -> None:
-    """Exactly as many lines as the screen has, none wider."""
+    """The output has exactly as many lines as the screen, and none is wider."""
     for screen in (Screen(tab=tab), Screen(tab=tab, help=True), Screen(tab=tab, filter="x", editing=True)):
         lines = render(document, "", screen, width, height)
         assert len(lines) == height
@@ -98,7 +98,7 @@ def test_views_sorts_and_search(document: dict[str, Any]) -> None:
 
 
 def test_a_node_opens_and_closes(document: dict[str, Any]) -> None:
-    """Its checks and pods; escape goes back."""
+    """A node shows its checks and pods; Escape goes back."""
     screen = press(Screen(), "enter", document)
     assert screen.node
     text = plain(render(document, "", screen, 120, 60))
@@ -119,7 +119,7 @@ def test_a_simulation_can_be_paused_and_sped_up(document: dict[str, Any]) -> Non
 
 
 def test_commands_are_shown_with_their_steps(document: dict[str, Any]) -> None:
-    """What is done is marked, and so is what is in progress."""
+    """Finished steps are marked, and so are steps in progress."""
     text = plain(render(document, "", Screen(tab="commands"), 120, 40))
     assert document["commands"][0]["action"] in text
     assert "+taint" in text
@@ -141,7 +141,7 @@ def test_hostile_names_stay_text(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_without_a_terminal_it_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    """One sentence, exit status 2."""
+    """Wrong usage fails with one sentence and exit status 2."""
     assert main(["top", "--scenario", "issue-7146"]) == 2
     assert "--once" in capsys.readouterr().err
 
