@@ -8,9 +8,16 @@ from msgspec.structs import replace
 from dovetail.lifecycle.messages import TaintNode
 from dovetail.model import names
 from dovetail.model.command import Method
-from dovetail.model.objects import LabelSelectorSpec, ObjectMeta, PodDisruptionBudget, PodDisruptionBudgetSpec
+from dovetail.model.objects import (
+    KINDS,
+    LabelSelectorSpec,
+    ObjectMeta,
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+)
 from dovetail.sim.checks.checkers import STUCK_AFTER
-from dovetail.sim.checks.watch import Watch
+from dovetail.sim.checks.promises import Checker
+from dovetail.sim.checks.watch import ALL, Watch
 from dovetail.sim.world.clock import MINUTE, SECOND
 from dovetail.sim.world.world import World
 from tests.support.rogue import Rogue, rules, settle, small_world, work
@@ -20,6 +27,13 @@ def watched(world: World) -> tuple[Watch, Rogue]:
     """Return all checkers on a world, and a controller that breaks their rules."""
     watch = Watch(world)
     return watch, Rogue(world, watch)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_checker_that_follows_changes_names_their_kinds(kind: type[Checker]) -> None:
+    """A checker that names no kinds hears of no change, and one that inherits them may miss its own."""
+    assert ("changed" in vars(kind)) == ("follows" in vars(kind))
+    assert all(name in KINDS for name in kind.follows)
 
 
 def test_budget_of_a_pool_is_watched() -> None:

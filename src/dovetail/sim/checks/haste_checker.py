@@ -48,6 +48,7 @@ class HasteChecker(SavingsChecker):
     """A cost action in a restless pool saves half as much again, unless its nodes may have wasted enough."""
 
     rule = "quiet-before-haste"
+    follows = ("Pod", "NodeClaim")
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -59,10 +60,9 @@ class HasteChecker(SavingsChecker):
 
     def changed(self, change: Change) -> None:
         """Note the nodes that no command ordered."""
-        super().changed(change)
-        if change.kind != "NodeClaim":
-            return
-        if change.new is None:
+        if change.kind == "Pod":
+            super().changed(change)
+        elif change.new is None:
             self._gone[change.key] = self.world.now
         elif change.old is None and change.key not in self._ordered:
             pool = cast("NodeClaim", change.new).metadata.labels.get(names.NODEPOOL, "")
