@@ -71,7 +71,7 @@ class SavingsChecker(Checker):
     """
 
     rule = "savings-threshold"
-    follows = ("Pod",)
+    follows: tuple[str, ...] = ("Pod",)
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
