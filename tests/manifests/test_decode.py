@@ -12,22 +12,9 @@ from dovetail.api.findings import InputError
 from dovetail.api.reading.decode import decode_objects, load_cluster
 from dovetail.model.objects import KINDS, NodePool, Pod
 from tests.paths import SHARED, needs_shared
+from tests.support.api_versions import API_VERSIONS
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "x"}}
-GROUPS = {
-    "Deployment": "apps/v1",
-    "CapacityBuffer": "autoscaling.x-k8s.io/v1beta1",
-    "NodeOverlay": "karpenter.sh/v1alpha1",
-    "NodePool": "karpenter.sh/v1",
-    "NodeClaim": "karpenter.sh/v1",
-    "PodDisruptionBudget": "policy/v1",
-    "DaemonSet": "apps/v1",
-    "ReplicaSet": "apps/v1",
-    "StatefulSet": "apps/v1",
-    "StorageClass": "storage.k8s.io/v1",
-    "CSINode": "storage.k8s.io/v1",
-    "PriorityClass": "scheduling.k8s.io/v1",
-}
 
 
 def listed(*items: Any) -> bytes:
@@ -43,7 +30,7 @@ def only(data: bytes) -> Any:
 
 def test_every_kind_of_the_contract_is_read() -> None:
     """Every kind becomes a struct."""
-    objects = [{"apiVersion": GROUPS.get(kind, "v1"), "kind": kind, "metadata": {"name": "n"}} for kind in KINDS]
+    objects = [{"apiVersion": API_VERSIONS.get(kind, "v1"), "kind": kind, "metadata": {"name": "n"}} for kind in KINDS]
     found = decode_objects(listed(*objects))
     assert [type(item) for item in found.objects] == list(KINDS.values())
     assert found.unknown_kinds == {}

@@ -11,26 +11,12 @@ from dovetail.api.reading.decode import DecodedObjects, decode_objects, known
 from dovetail.api.reading.whole_list import read_whole_list
 from dovetail.model.objects import KINDS
 from tests.paths import SHARED, needs_shared
-
-GROUPS = {
-    "Deployment": "apps/v1",
-    "CapacityBuffer": "autoscaling.x-k8s.io/v1beta1",
-    "NodeOverlay": "karpenter.sh/v1alpha1",
-    "NodePool": "karpenter.sh/v1",
-    "NodeClaim": "karpenter.sh/v1",
-    "PodDisruptionBudget": "policy/v1",
-    "DaemonSet": "apps/v1",
-    "ReplicaSet": "apps/v1",
-    "StatefulSet": "apps/v1",
-    "StorageClass": "storage.k8s.io/v1",
-    "CSINode": "storage.k8s.io/v1",
-    "PriorityClass": "scheduling.k8s.io/v1",
-}
+from tests.support.api_versions import API_VERSIONS
 
 
 def an(kind: str, version: str = "", **fields: Any) -> dict[str, Any]:
     """Build an object; its version is the kind's own unless it is given."""
-    head = {"apiVersion": version or GROUPS.get(kind, "v1"), "kind": kind, "metadata": {"name": "n"}}
+    head = {"apiVersion": version or API_VERSIONS.get(kind, "v1"), "kind": kind, "metadata": {"name": "n"}}
     return {**head, **fields}
 
 

@@ -309,14 +309,20 @@ def test_violation_says_rule_time_and_what() -> None:
     assert timedelta(seconds=shown["at"])
 
 
-def test_consolidate_after_is_held_though_karpenter_missed_the_event() -> None:
-    """A pod went a moment ago and no NodeClaim says so: the node may not be taken yet; drift may take it."""
+def with_a_deaf_karpenter() -> tuple[World, Watch, Rogue]:
+    """Return a world with four pods in which Karpenter misses every pod event from now on."""
     world = small_world(consolidateAfter="5m")
     world.workloads.add(work(replicas=4))
     settle(world, 600)
     watch, rogue = watched(world)
     rogue.host.up_since = world.now
     world.karpenter.is_deaf = True
+    return world, watch, rogue
+
+
+def test_consolidate_after_is_held_though_karpenter_missed_the_event() -> None:
+    """A pod went a moment ago and no NodeClaim says so: the node may not be taken yet; drift may take it."""
+    world, watch, rogue = with_a_deaf_karpenter()
     world.scale("ReplicaSet", "default/web", 3)
     settle(world, 30)
     quiet = [name for name in sorted(world.store.nodes) if watch.pod_events.passed(name, rogue.host) > 60 * SECOND]
@@ -347,12 +353,7 @@ def test_wait_gains_only_what_a_clock_set_forward_since_the_event_gives(
     sets: list[tuple[int, int]], broken: bool
 ) -> None:
     """A node is taken 4 min after an event that Karpenter missed, of 5; (s, skew): when the wall clock was set."""
-    world = small_world(consolidateAfter="5m")
-    world.workloads.add(work(replicas=4))
-    settle(world, 600)
-    watch, rogue = watched(world)
-    rogue.host.up_since = world.now
-    world.karpenter.is_deaf = True
+    world, watch, rogue = with_a_deaf_karpenter()
     event = world.now + 120 * SECOND
 
     def set_clock(skew: int) -> None:
