@@ -15,7 +15,7 @@ import numpy.typing as npt
 from dovetail.model import names
 from dovetail.model.objects import TopologySpreadConstraint
 from dovetail.sim.world.placement.nodetable import Bools, Ints, NodeGroup, NodeTable, ShapeColumns, with_label_keys
-from dovetail.sim.world.placement.shapes import PodShape, Shapes, ports_of
+from dovetail.sim.world.placement.shapes import PodShape, Shapes
 from dovetail.sim.world.store import WorldStore
 
 _ALL_BELOW: Final = 100
@@ -29,30 +29,29 @@ class NodeChoice:
         self.store = store
         self.shapes = shapes
         self.table = NodeTable()
-        self._full: dict[bytes, int] = {}
         self._dice = dice
         self._next_start = 0
         self._soft: dict[PodShape, list[tuple[str, int, NodeGroup]]] = {}
-        self._has_ports: dict[PodShape, tuple[tuple[int, str], ...]] = {}
 
     # ------------------------------------------------------------ filter
 
     def pick(self, shape: PodShape) -> int:
         """Return the row of the node that a pod of this shape would go to now; -1 where there is none."""
-        table = self.table
-        columns = table.columns(shape)
-        if not self._may_fit(shape, columns):
+        columns = self.table.columns(shape)
+        good = columns.open if self.is_plain(shape) and not shape.ports else self._filtered(shape, columns)
+        rows = good.nonzero()[0]
+        if len(rows) == 0:
             return -1
-        good = columns.fits & columns.admitted
-        if not good.any():
-            return -1
-        for resource, amount in shape.requests.items():
-            column = table.resources.get(resource)
-            if column is None:
-                if amount > 0:
-                    return -1
-                continue
-            good &= table.room[:, column] >= amount
+        rows = self._sample(rows)
+        if len(rows) == 1:
+            return int(rows[0])
+        scores = self._scores(shape, rows, columns)
+        best = rows[scores == scores.max()]
+        return int(best[0] if len(best) == 1 else best[self._dice.randrange(len(best))])
+
+    def _filtered(self, shape: PodShape, columns: ShapeColumns) -> Bools:
+        """Return the open nodes that the pods already there leave to this one."""
+        good = columns.open.copy()
         for constraint in shape.spread:
             if constraint.when_unsatisfiable == "DoNotSchedule":
                 good &= self._spread_allows(shape, constraint, columns.fits, columns.admitted)
@@ -60,38 +59,7 @@ class NodeChoice:
             good &= self._near_and_apart(shape)
         self._keep_away_from_loners(shape, good)
         self._keep_ports(shape, good)
-        rows = np.flatnonzero(good)
-        if len(rows) == 0:
-            self._full[shape.kind] = len(table.grown)
-            return -1
-        self._full.pop(shape.kind, None)
-        rows = self._sample(rows)
-        if len(rows) == 1:
-            return int(rows[0])
-        scores = self._scores(shape, rows)
-        best = rows[scores == scores.max()]
-        return int(best[0] if len(best) == 1 else best[self._dice.randrange(len(best))])
-
-    def _may_fit(self, shape: PodShape, columns: ShapeColumns) -> bool:
-        """Return whether a shape that found no node may find one now.
-
-        False only where none has changed that would take it.
-
-        What other pods want or refuse may change anywhere, so it is certain only where nobody asks for that.
-        """
-        seen, table = self._full.get(shape.kind), self.table
-        if seen is None or not self.is_plain(shape):
-            return True
-        self._full[shape.kind] = len(table.grown)
-        return any(
-            columns.fits[row]
-            and columns.admitted[row]
-            and all(
-                amount <= 0 or (resource in table.resources and table.room[row, table.resources[resource]] >= amount)
-                for resource, amount in shape.requests.items()
-            )
-            for row in dict.fromkeys(table.grown[seen:])
-        )
+        return good
 
     def is_plain(self, shape: PodShape) -> bool:
         """Return whether only room, labels and taints decide where it may go."""
@@ -142,12 +110,10 @@ class NodeChoice:
     def _domain_sums(self, group_counts: Ints, key: str) -> npt.NDArray[Any]:
         """Return how many counted pods are in each domain."""
         topology = self.table.topology(key)
-        domain = topology.domain
+        rows = group_counts.nonzero()[0]
+        domain = topology.domain[rows]
         known = domain >= 0
-        size = max(1, len(topology.numbers))
-        if known.all():
-            return np.bincount(domain, weights=group_counts, minlength=size)
-        return np.bincount(domain[known], weights=group_counts[known], minlength=size)
+        return np.bincount(domain[known], weights=group_counts[rows[known]], minlength=max(1, len(topology.numbers)))
 
     def _near_and_apart(self, shape: PodShape) -> Bools:
         good = np.ones(self.table.size, np.bool_)
@@ -173,30 +139,25 @@ class NodeChoice:
                     good &= self._per_domain(carriers.every, term.topology_key) == 0
 
     def _keep_ports(self, shape: PodShape, good: Bools) -> None:
-        ports = self._has_ports.get(shape)
-        if ports is None:
-            ports = self._has_ports[shape] = ports_of(shape)
-        if not ports:
+        if not shape.ports:
             return
         for row in np.flatnonzero(good):
             node = self.table.nodes[int(row)]
             assert node is not None
             for key, pod in self.store.pods_on.get(node.metadata.name, {}).items():
-                if set(ports_of(self.shapes.of(key, pod))) & set(ports):
+                if set(self.shapes.of(key, pod).ports) & set(shape.ports):
                     good[row] = False
                     break
 
     # ------------------------------------------------------------ score
 
-    def _scores(self, shape: PodShape, rows: Ints) -> Ints:
-        table = self.table
-        allocatable = table.allocatable[rows][:, :2]
-        wanted = table.scoring[rows] + np.array([shape.scoring_cpu, shape.scoring_memory])
+    def _scores(self, shape: PodShape, rows: Ints, columns: ShapeColumns) -> Ints:
+        allocatable = self.table.allocatable[:, :2][rows]
         able = np.maximum(allocatable, 1)
-        free = np.where(wanted > allocatable, 0, (allocatable - wanted) * 100 // able)
-        least_allocated = free.sum(axis=1) // 2
-        total: Ints = least_allocated + self._balance(shape, rows)
-        columns = table.columns(shape)
+        free = allocatable - self.table.scoring[rows] - columns.scoring
+        total: Ints = np.maximum(free * 100 // able, 0).sum(axis=1) // 2
+        if columns.requests.any():
+            total += self._balance(columns.requests, allocatable - self.table.room[:, :2][rows], able)
         shunned, liked = columns.shunned[rows], columns.liked[rows]
         if shunned.any():
             total = total + 3 * (100 - shunned * 100 // shunned.max())
@@ -209,18 +170,13 @@ class NodeChoice:
             total = total + 2 * self._near_scores(shape, rows)
         return total
 
-    def _balance(self, shape: PodShape, rows: Ints) -> Ints:
+    def _balance(self, asked: Ints, used: Ints, able: Ints) -> Ints:
         """Return how much better balanced a node would be with the pod than it is without.
 
         As Kubernetes scores it since v1.36 (its change 135573): 75 where nothing changes, 50 from even to wholly
         uneven, 100 the other way round. Until v1.35 only the balance with the pod counted.
         """
-        asked = np.array([shape.requests.get("cpu", 0), shape.requests.get("memory", 0)])
-        if not asked.any():
-            return np.zeros(len(rows), np.int64)
-        allocatable = self.table.allocatable[rows][:, :2]
-        used = allocatable - self.table.room[rows][:, :2]
-        before, after = (_unevenness(amounts, allocatable) for amounts in (used, used + asked))
+        before, after = (_unevenness(amounts, able) for amounts in (used, used + asked))
         scores: Ints = (75 + 50 * (before - after)).astype(np.int64)
         return scores
 
@@ -278,8 +234,8 @@ class NodeChoice:
         return scores
 
 
-def _unevenness(amounts: Ints, allocatable: Ints) -> npt.NDArray[np.float64]:
+def _unevenness(amounts: Ints, able: Ints) -> npt.NDArray[np.float64]:
     """Return how far apart the shares of CPU and memory are, per node: their standard deviation."""
-    shares = np.minimum(amounts / np.maximum(allocatable, 1), 1.0)
+    shares = np.minimum(amounts / able, 1.0)
     apart: npt.NDArray[np.float64] = np.abs(shares[:, 0] - shares[:, 1]) / 2
     return apart

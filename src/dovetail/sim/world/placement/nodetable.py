@@ -6,6 +6,7 @@ gone. Decides nothing; `sim.scheduler` filters and scores on these columns.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,8 @@ from dovetail.sim.world.placement.shapes import PodShape
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
+_MANY_ROWS: Final = 32
+"""From how many changed rows on a column is computed as a whole."""
 GroupKey = tuple[object, ...]
 _Label = tuple[str, str] | None
 """What groups and shapes are found by, so that few have to be compared: a label and its value; None: all are there."""
@@ -47,13 +50,21 @@ class NodeGroup:
 
 @dataclass(slots=True, eq=False)
 class ShapeColumns:
-    """What nodes are to one shape, by row; `seen` is how far the log of node changes has been followed."""
+    """What nodes are to one kind of pod, by row.
+
+    `open`: the node fits, admits the pod and has room for it. `requests` and `scoring`: CPU and memory of one pod, as
+    rows of the table's columns. `seen` and `seen_room`: how far the table's logs have been followed.
+    """
 
     fits: Bools
     admitted: Bools
+    open: Bools
     shunned: Ints
     liked: Ints
+    requests: Ints
+    scoring: Ints
     seen: int = 0
+    seen_room: int = 0
 
 
 @dataclass(slots=True)
@@ -85,8 +96,8 @@ class NodeTable:
         self.room: Ints = np.zeros((self.size, 4), np.int64)
         self.allocatable: Ints = np.zeros((self.size, 4), np.int64)
         self.scoring: Ints = np.zeros((self.size, 2), np.int64)
-        self.log: list[int] = []
-        self.grown: list[int] = []  # rows that may take what they did not take before, in the order it happened
+        self.log: list[int] = []  # rows whose labels or taints changed, in the order it happened
+        self.room_log: list[int] = []  # rows whose free room changed
         self.pods: dict[str, Row] = {}
         self._topologies: dict[str, Topology] = {}
         self._groups: dict[GroupKey, NodeGroup] = {}
@@ -118,13 +129,12 @@ class NodeTable:
                 fresh[column] = resource_amount(resource, text)
             self.room[row] += fresh - self.allocatable[row]
             self.allocatable[row] = fresh
-            self.grown.append(row)
+            self.room_log.append(row)
         if known is None or known.metadata.labels != node.metadata.labels:
             for key, topology in self._topologies.items():
                 self._place_in(topology, key, row)
         if known is None or known.metadata.labels != node.metadata.labels or known.spec != node.spec:
             self.log.append(row)
-            self.grown.append(row)
 
     def drop_node(self, name: str) -> None:
         """Forget a node; its pods must be gone."""
@@ -207,11 +217,11 @@ class NodeTable:
         self.terminating(key)
         del self.pods[key], self._pods_of[entry.shape][key]
         self._take(entry.shape, entry.row, -1)
-        self.grown.append(entry.row)
         for group in self.groups_of(entry.shape):
             group.every[entry.row] -= 1
 
     def _take(self, shape: PodShape, row: int, sign: int) -> None:
+        self.room_log.append(row)
         for resource, amount in shape.requests.items():
             self.room[row, self._resource(resource)] -= sign * amount
         self.scoring[row, 0] += sign * shape.scoring_cpu
@@ -287,16 +297,45 @@ class NodeTable:
             found = self._columns[shape.kind] = ShapeColumns(
                 np.zeros(self.size, np.bool_),
                 np.zeros(self.size, np.bool_),
+                np.zeros(self.size, np.bool_),
                 np.zeros(self.size, np.int64),
                 np.zeros(self.size, np.int64),
+                np.array([shape.requests.get("cpu", 0), shape.requests.get("memory", 0)]),
+                np.array([shape.scoring_cpu, shape.scoring_memory]),
             )
-            changed: list[int] = sorted(self.rows.values())
+            changed = sorted(self.rows.values())
+            stale = changed
         else:
             changed = self.log[found.seen :]
-        found.seen = len(self.log)
+            stale = changed + self.room_log[found.seen_room :]
+        found.seen, found.seen_room = len(self.log), len(self.room_log)
         for row in changed:
             self._look(found, shape, row)
+        if len(stale) > _MANY_ROWS:
+            found.open = self.open_to(shape, found)
+        else:
+            for row in dict.fromkeys(stale):
+                found.open[row] = found.fits[row] and found.admitted[row] and self._has_room(shape, row)
         return found
+
+    def open_to(self, shape: PodShape, columns: ShapeColumns) -> Bools:
+        """Return for each row whether the node fits, admits a pod of this shape and has room for it."""
+        found: Bools = columns.fits & columns.admitted
+        for resource, amount in shape.requests.items():
+            column = self.resources.get(resource)
+            if column is not None:
+                found &= self.room[:, column] >= amount
+            elif amount > 0:
+                found[:] = False
+        return found
+
+    def _has_room(self, shape: PodShape, row: int) -> bool:
+        room, resources = self.room, self.resources
+        for resource, amount in shape.requests.items():
+            column = resources.get(resource)
+            if amount > 0 if column is None else room[row, column] < amount:
+                return False
+        return True
 
     def _look(self, columns: ShapeColumns, shape: PodShape, row: int) -> None:
         node = self.nodes[row]
