@@ -223,7 +223,8 @@ class NodeTable:
     def _take(self, shape: PodShape, row: int, sign: int) -> None:
         self.room_log.append(row)
         for resource, amount in shape.requests.items():
-            self.room[row, self._resource(resource)] -= sign * amount
+            column = self._resource(resource)  # may make the table wider: before `room` is looked up
+            self.room[row, column] -= sign * amount
         self.scoring[row, 0] += sign * shape.scoring_cpu
         self.scoring[row, 1] += sign * shape.scoring_memory
 
