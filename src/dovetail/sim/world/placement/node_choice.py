@@ -1,25 +1,22 @@
-"""Where the simulated kube-scheduler puts one pod: filters nodes, scores what is left, draws among equals.
+"""Where the simulated kube-scheduler puts one pod: filters nodes, has what is left scored, draws among equals.
 
-Filters and scores as the default profile of Kubernetes does: NodeResourcesFit (LeastAllocated), balanced allocation,
-node affinity, taints, topology spread (with the built-in default constraints) and pod affinity, with the default
-weights and the adaptive share of nodes to score. Doesn't bind; `sim.world.placement.scheduler` does.
+Filters as the default profile of Kubernetes does: room, node affinity, taints, topology spread and pod affinity, with
+the adaptive share of nodes to score. `sim.world.placement.scores` scores. Doesn't bind; the scheduler does.
 """
 
-import math
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from dovetail.model import names
 from dovetail.model.objects import TopologySpreadConstraint
-from dovetail.sim.world.placement.nodetable import Bools, Ints, NodeGroup, NodeTable, ShapeColumns, with_label_keys
+from dovetail.sim.world.placement.columns import Bools, Ints, NodeGroup, ShapeColumns
+from dovetail.sim.world.placement.nodetable import NodeTable
+from dovetail.sim.world.placement.scores import NodeScores
 from dovetail.sim.world.placement.shapes import PodShape, Shapes
 from dovetail.sim.world.store import WorldStore
 
 _ALL_BELOW: Final = 100
-_DEFAULT_SPREAD: Final = ((names.HOSTNAME, 3), (names.ZONE, 5))
 
 
 class NodeChoice:
@@ -31,7 +28,7 @@ class NodeChoice:
         self.table = NodeTable()
         self._dice = dice
         self._next_start = 0
-        self._soft: dict[PodShape, list[tuple[str, int, NodeGroup]]] = {}
+        self._scores = NodeScores(self.table)
 
     # ------------------------------------------------------------ filter
 
@@ -45,9 +42,8 @@ class NodeChoice:
         rows = self._sample(rows)
         if len(rows) == 1:
             return int(rows[0])
-        scores = self._scores(shape, rows, columns)
-        best = rows[scores == scores.max()]
-        return int(best[0] if len(best) == 1 else best[self._dice.randrange(len(best))])
+        best = self._scores.best(shape, rows, columns)
+        return best[0] if len(best) == 1 else best[self._dice.randrange(len(best))]
 
     def _filtered(self, shape: PodShape, columns: ShapeColumns) -> Bools:
         """Return the open nodes that the pods already there leave to this one."""
@@ -100,21 +96,6 @@ class NodeChoice:
         result: Bools = (domain >= 0) & allowed[np.maximum(domain, 0)]
         return result
 
-    def _per_domain(self, group_counts: Ints, key: str) -> Ints:
-        """Return for each node how many counted pods are in its domain; 0 if it has no domain."""
-        domain = self.table.topology(key).domain
-        sums = self._domain_sums(group_counts, key)
-        result: Ints = np.where(domain >= 0, sums[np.maximum(domain, 0)], 0).astype(np.int64)
-        return result
-
-    def _domain_sums(self, group_counts: Ints, key: str) -> npt.NDArray[Any]:
-        """Return how many counted pods are in each domain."""
-        topology = self.table.topology(key)
-        rows = group_counts.nonzero()[0]
-        domain = topology.domain[rows]
-        known = domain >= 0
-        return np.bincount(domain[known], weights=group_counts[rows[known]], minlength=max(1, len(topology.numbers)))
-
     def _near_and_apart(self, shape: PodShape) -> Bools:
         good = np.ones(self.table.size, np.bool_)
         for term in shape.required_near:
@@ -123,10 +104,10 @@ class NodeChoice:
             if not group.every.any() and group.picks(shape):
                 good &= has_label  # the first of a group that wants to be together may start anywhere
             else:
-                good &= has_label & (self._per_domain(group.every, term.topology_key) > 0)
+                good &= has_label & (self.table.per_domain(group.every, term.topology_key) > 0)
         for term in shape.required_apart:
             group = self.table.of_term(shape, term)
-            good &= self._per_domain(group.every, term.topology_key) == 0
+            good &= self.table.per_domain(group.every, term.topology_key) == 0
         return good
 
     def _keep_away_from_loners(self, shape: PodShape, good: Bools) -> None:
@@ -136,7 +117,7 @@ class NodeChoice:
                 group = self.table.of_term(other, term)
                 if group.picks(shape):
                     carriers: NodeGroup = self.table.carriers(other)
-                    good &= self._per_domain(carriers.every, term.topology_key) == 0
+                    good &= self.table.per_domain(carriers.every, term.topology_key) == 0
 
     def _keep_ports(self, shape: PodShape, good: Bools) -> None:
         if not shape.ports:
@@ -148,94 +129,3 @@ class NodeChoice:
                 if set(self.shapes.of(key, pod).ports) & set(shape.ports):
                     good[row] = False
                     break
-
-    # ------------------------------------------------------------ score
-
-    def _scores(self, shape: PodShape, rows: Ints, columns: ShapeColumns) -> Ints:
-        allocatable = self.table.allocatable[:, :2][rows]
-        able = np.maximum(allocatable, 1)
-        free = allocatable - self.table.scoring[rows] - columns.scoring
-        total: Ints = np.maximum(free * 100 // able, 0).sum(axis=1) // 2
-        if columns.requests.any():
-            total += self._balance(columns.requests, allocatable - self.table.room[:, :2][rows], able)
-        shunned, liked = columns.shunned[rows], columns.liked[rows]
-        if shunned.any():
-            total = total + 3 * (100 - shunned * 100 // shunned.max())
-        if liked.any():
-            total = total + 2 * (liked * 100 // liked.max())
-        spread = self._spread_scores(shape, rows, columns.fits)
-        if spread is not None:
-            total = total + 2 * spread
-        if shape.preferences:
-            total = total + 2 * self._near_scores(shape, rows)
-        return total
-
-    def _balance(self, asked: Ints, used: Ints, able: Ints) -> Ints:
-        """Return how much better balanced a node would be with the pod than it is without.
-
-        As Kubernetes scores it since v1.36 (its change 135573): 75 where nothing changes, 50 from even to wholly
-        uneven, 100 the other way round. Until v1.35 only the balance with the pod counted.
-        """
-        before, after = (_unevenness(amounts, able) for amounts in (used, used + asked))
-        scores: Ints = (75 + 50 * (before - after)).astype(np.int64)
-        return scores
-
-    def _soft_constraints(self, shape: PodShape) -> list[tuple[str, int, NodeGroup]]:
-        if shape.spread:
-            return [
-                (entry.topology_key, entry.max_skew, self.table.of_constraint(shape, entry))
-                for entry in shape.spread
-                if entry.when_unsatisfiable != "DoNotSchedule"
-            ]
-        if shape.default_selector is None:
-            return []
-        selector = with_label_keys(shape.default_selector, (), shape)
-        group = self.table.picked_by((shape.namespace,), selector)
-        return [(key, skew, group) for key, skew in _DEFAULT_SPREAD]
-
-    def _spread_scores(self, shape: PodShape, rows: Ints, fits: Bools) -> Ints | None:
-        constraints = self._soft.get(shape)
-        if constraints is None:
-            constraints = self._soft[shape] = self._soft_constraints(shape)
-        if not constraints:
-            return None
-        raw = np.zeros(len(rows), np.float64)
-        ignored = np.zeros(len(rows), np.bool_)
-        for key, max_skew, group in constraints:
-            domain = self.table.topology(key).domain
-            here = domain[rows]
-            known = here >= 0
-            counts: npt.NDArray[Any]
-            if key == names.HOSTNAME:
-                counts, domains = group.active[rows], len(rows)
-            else:
-                counts = self._domain_sums(np.where(fits, group.active, 0), key)[np.maximum(here, 0)]
-                domains = int(np.count_nonzero(np.bincount(here[known])))
-            if shape.spread:
-                ignored |= ~known
-            raw += np.where(known, counts * math.log(domains + 2) + (max_skew - 1), 0)
-        rounded = np.floor(raw + 0.5).astype(np.int64)
-        considered = rounded[~ignored]
-        if len(considered) == 0 or considered.max() == 0:
-            return np.where(ignored, 0, 100).astype(np.int64)
-        high, low = int(considered.max()), int(considered.min())
-        scores: Ints = np.where(ignored, 0, 100 * (high + low - rounded) // high).astype(np.int64)
-        return scores
-
-    def _near_scores(self, shape: PodShape, rows: Ints) -> Ints:
-        raw = np.zeros(len(rows), np.int64)
-        for weight, term in shape.preferences:
-            group = self.table.of_term(shape, term)
-            raw += weight * self._per_domain(group.every, term.topology_key)[rows]
-        low, high = int(raw.min()), int(raw.max())
-        if high == low:
-            return np.zeros(len(rows), np.int64)
-        scores: Ints = (raw - low) * 100 // (high - low)
-        return scores
-
-
-def _unevenness(amounts: Ints, able: Ints) -> npt.NDArray[np.float64]:
-    """Return how far apart the shares of CPU and memory are, per node: their standard deviation."""
-    shares = np.minimum(amounts / able, 1.0)
-    apart: npt.NDArray[np.float64] = np.abs(shares[:, 0] - shares[:, 1]) / 2
-    return apart
