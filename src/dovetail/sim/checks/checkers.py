@@ -47,37 +47,41 @@ class PdbChecker(Checker):
         if change.kind == "PodDisruptionBudget":
             old, new = cast("PodDisruptionBudget | None", change.old), cast("PodDisruptionBudget | None", change.new)
             if old is None or new is None or (old.spec is not new.spec and old.spec != new.spec):
-                self._guards.clear()
                 self._index = None
-                self._healthy.clear()
-                self._counted.clear()
-                for key, pod in self.store.pods.items():
-                    self._count(key, pod)
-        else:
-            self._count(change.key, cast("Pod | None", change.new))
+        elif self._index is not None:
+            self._count(self._index, change.key, cast("Pod | None", change.new))
 
-    def _count(self, key: str, pod: Pod | None) -> None:
+    def _budgets(self) -> BudgetIndex:
+        """Return the budgets, with their healthy pods counted; anew where they have changed since the last eviction."""
+        if self._index is None:
+            self._guards.clear()
+            self._healthy.clear()
+            self._counted.clear()
+            self._index = BudgetIndex(self.store.pdbs)
+            for key, pod in self.store.pods.items():
+                self._count(self._index, key, pod)
+        return self._index
+
+    def _count(self, index: BudgetIndex, key: str, pod: Pod | None) -> None:
         for name in self._counted.pop(key, ()):
             self._healthy[name] -= 1
-        if pod is not None and self.store.pdbs and is_healthy(pod):
-            guards = self._counted[key] = self._guards_of(key, pod)
+        if pod is not None and is_healthy(pod):
+            guards = self._counted[key] = self._guards_of(index, key, pod)
             for name in guards:
                 self._healthy[name] = self._healthy.get(name, 0) + 1
 
-    def _guards_of(self, key: str, pod: Pod) -> tuple[str, ...]:
+    def _guards_of(self, index: BudgetIndex, key: str, pod: Pod) -> tuple[str, ...]:
         shape = self.world.shapes.of(key, pod)
         found = self._guards.get(shape)
         if found is None:
-            if self._index is None:
-                self._index = BudgetIndex(self.store.pdbs)
-            found = self._guards[shape] = self._index.over(shape.namespace, shape.labels)
+            found = self._guards[shape] = index.over(shape.namespace, shape.labels)
         return found
 
     def evicted(self, key: str, pod: Pod) -> None:
         """Count what is left once this pod is gone."""
         if not is_healthy(pod):
             return
-        for name in self._guards_of(key, pod):
+        for name in self._guards_of(self._budgets(), key, pod):
             budget, healthy = self.store.pdbs[name], self._healthy.get(name, 0)
             if healthy - 1 < budget.status.desired_healthy:
                 self.broken(
