@@ -107,8 +107,7 @@ class RoundResult:
     """Everything a round found. `commands` is what to do now; the rest says why, and why not.
 
     `next_change` is the earliest time at which the answer could change without an event: a timer ends, a budget's
-    window opens or closes, a node expires. None: never by time alone. `prices`: what each node with a known price costs
-    per hour.
+    window opens or closes, a node expires. None: never by time alone.
 
     Immutable. `verdicts` and `methods` are computed on first access, because a controller that only acts does not need
     5,000 sentences; their values don't depend on when or in which order they are read. `methods` always lists all: one
@@ -122,7 +121,6 @@ class RoundResult:
     warnings: tuple[str, ...]
     blocked: tuple[BlockedMove, ...]
     next_change: datetime | None
-    prices: Mapping[str, Money]
     compute_steering: Callable[[], SteeringPlan] = field(default=SteeringPlan, repr=False)
     list_judged_moves: Callable[[], tuple[JudgedMove, ...]] = field(default=tuple, repr=False)
     assumed: tuple[str, ...] = ()
@@ -132,6 +130,7 @@ class RoundResult:
     compute_value_at_most: Callable[[], Money | None] = field(default=lambda: None, repr=False)
     catalogue_source: str
     catalogue_date: str
+    list_prices: Callable[[], Mapping[str, Money]] = field(repr=False)
     compute_verdicts: Callable[[], tuple[NodeVerdict, ...]] = field(repr=False)
     list_methods: Callable[[], tuple[MethodResult, ...]] = field(repr=False)
 
@@ -154,6 +153,11 @@ class RoundResult:
     def judged_moves(self) -> tuple[JudgedMove, ...]:
         """Return every cost action that was judged, by pool, as Karpenter's metrics count moves."""
         return self.list_judged_moves()
+
+    @cached
+    def prices(self) -> Mapping[str, Money]:
+        """Return what each node with a known price costs per hour."""
+        return self.list_prices()
 
     @cached
     def methods(self) -> tuple[MethodResult, ...]:
