@@ -18,7 +18,7 @@ from dovetail.api.pool_marks import read_history
 from dovetail.decide.facts.cache import FactsCache
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.reading import Reader
-from dovetail.decide.facts.roster import CostOrder, Openings, Roster
+from dovetail.decide.facts.roster import CostOrder, FirstClosed, Openings, Roster
 from dovetail.decide.gates import timers
 from dovetail.decide.gates.balanced import PoolTotals, pool_totals
 from dovetail.decide.gates.budgets import BudgetLedger
@@ -259,21 +259,33 @@ class RoundContext:
 
     @cached
     def _passing(self) -> dict[Method, list[NodeFacts]]:
-        # Which nodes hold a buffer's virtual pods is not among a node's facts.
-        openings = Openings() if self.snapshot.virtual else self.roster.openings
-        found = openings.passing(self.nodes, self.gate_context.managed_pools, self.now, self._passed)
+        found = dict(self._openings[0])
         if found[Method.EMPTY]:
             found[Method.EMPTY] = [facts for facts in found[Method.EMPTY] if facts.name not in self.awaited]
         return found
+
+    def first_closed(self, facts: NodeFacts) -> FirstClosed:
+        """Return where a node's gates 1 to 7 end for each method, without their sentences."""
+        found = self._openings[1][id(facts)]
+        if (Method.EMPTY, None) in found and facts.name in self.awaited:
+            return tuple((method, Gate.NOMINATED if method is Method.EMPTY else gate) for method, gate in found)
+        return found
+
+    @cached
+    def _openings(self) -> tuple[dict[Method, list[NodeFacts]], dict[int, FirstClosed]]:
+        # Which nodes hold a buffer's virtual pods is not among a node's facts.
+        openings = Openings() if self.snapshot.virtual else self.roster.openings
+        return openings.look_at(self.nodes, self.gate_context.managed_pools, self.now, self._ask)
+
+    def _ask(self, facts: NodeFacts) -> FirstClosed:
+        chains = self.chains.before_waiting(facts.name).items()
+        return tuple((method, None if chain.open else chain.results[-1].gate) for method, chain in chains)
 
     @cached
     def roster(self) -> Roster:
         """Return the views of all nodes: those of earlier rounds, if nothing but nodes has changed since."""
         assert self.nodes is not None  # reading them looks at what has changed
         return Roster() if self._memory is None else self._memory.roster
-
-    def _passed(self, facts: NodeFacts) -> tuple[Method, ...]:
-        return tuple(method for method, chain in self.chains.before_waiting(facts.name).items() if chain.open)
 
     @cached
     def cost_order(self) -> tuple[NodeFacts, ...]:

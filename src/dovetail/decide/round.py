@@ -19,12 +19,12 @@ from dovetail.decide.outcome import BufferRow, CandidateAlone, JudgedMove, Metho
 from dovetail.decide.question import Question
 from dovetail.decide.search import by_value
 from dovetail.decide.steering import steer
-from dovetail.decide.verdict import verdicts
+from dovetail.decide.verdict import Verdicts
 from dovetail.decide.warnings import warnings_of
 from dovetail.decide.waste import could_save
 from dovetail.model.command import Command, Method
 from dovetail.model.karpenter import FeatureGate, assumptions
-from dovetail.model.verdicts import Gate, NodeVerdict
+from dovetail.model.verdicts import Gate
 from dovetail.scheduling.simulate import buffers_by_name
 
 METHODS: dict[Method, Callable[[RoundContext], MethodRun]] = {
@@ -92,7 +92,7 @@ def decide(
         compute_could_save=lambda: could_save(context),
         compute_value_at_most=lambda: value_at_most(context),
         list_prices=lambda: {f.name: f.price for f in context.nodes if f.offering_price is not None},
-        compute_verdicts=lambda: _verdicts(context.fork(), runs),
+        list_verdicts=lambda: _verdicts(context.fork(), runs),
         list_methods=lambda: _method_results(context.fork(), runs, every_candidate=every_candidate),
     )
 
@@ -105,10 +105,10 @@ def _methods(context: RoundContext) -> Mapping[Method, Callable[[RoundContext], 
     return {method: ask for method, ask in methods.items() if method is not Method.UNHEALTHY}
 
 
-def _verdicts(context: RoundContext, runs: Mapping[Method, MethodRun]) -> tuple[NodeVerdict, ...]:
-    """Return every node's verdict; methods that were not asked are asked now."""
+def _verdicts(context: RoundContext, runs: Mapping[Method, MethodRun]) -> Verdicts:
+    """Return the nodes' verdicts; methods that were not asked are asked now."""
     methods = _methods(context)
-    return verdicts(context, {method: runs.get(method) or ask(context) for method, ask in methods.items()})
+    return Verdicts(context, {method: runs.get(method) or ask(context) for method, ask in methods.items()})
 
 
 def _method_results(

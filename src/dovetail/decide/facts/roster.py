@@ -16,9 +16,10 @@ from typing import Final
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.model.command import Method
 from dovetail.model.settings import CandidateOrder
+from dovetail.model.verdicts import Gate
 
-Ask = Callable[[NodeFacts], tuple[Method, ...]]
-"""Returns the methods whose gates a node passes now."""
+FirstClosed = tuple[tuple[Method, Gate | None], ...]
+"""For each method of a node, the first of gates 1 to 7 that is closed now; None: it passes them all."""
 TimesOf = Callable[[NodeFacts], Sequence[datetime]]
 """Returns the times at which a node's answers may change."""
 
@@ -99,7 +100,7 @@ class Timetable:
 
 
 class Openings:
-    """Which nodes pass gates 1 to 7 of each method, asked again when one of their timers ends."""
+    """How far each node gets in gates 1 to 7, asked again when one of its timers ends."""
 
     def __init__(self) -> None:
         self._managed: frozenset[str] | None = None
@@ -108,14 +109,21 @@ class Openings:
 
     def _start_again(self) -> None:
         self._followed, self._alarms = _Followed(), _Alarms()
-        self._methods: dict[int, tuple[Method, ...]] = {}
+        self._closed: dict[int, FirstClosed] = {}
         self._open: dict[Method, set[int]] = {method: set() for method in Method}
         self._passing: dict[Method, list[NodeFacts]] = {method: [] for method in Method}
 
-    def passing(
-        self, nodes: Sequence[NodeFacts], managed: frozenset[str] | None, now: datetime, ask: Ask
-    ) -> dict[Method, list[NodeFacts]]:
-        """Return the nodes that are open to each method, by name; `managed`: the managed pools, None: all."""
+    def look_at(
+        self,
+        nodes: Sequence[NodeFacts],
+        managed: frozenset[str] | None,
+        now: datetime,
+        ask: Callable[[NodeFacts], FirstClosed],
+    ) -> tuple[dict[Method, list[NodeFacts]], dict[int, FirstClosed]]:
+        """Return the nodes that are open to each method, by name, and the closed gates of each, by identity.
+
+        `managed`: the managed pools, None: all. `ask` is called for nodes that may have changed.
+        """
         if managed != self._managed or (self._now is not None and now < self._now):
             self._start_again()
         self._managed, self._now = managed, now
@@ -124,12 +132,12 @@ class Openings:
         asked = [*new, *self._alarms.pop(now)]
         changed: dict[Method, None] = {}
         for facts in (*gone, *asked):
-            for method in self._methods.pop(id(facts), ()):
+            for method in _open_methods(self._closed.pop(id(facts), ())):
                 self._open[method].remove(id(facts))
                 changed[method] = None
         for facts in asked:
-            methods = self._methods[id(facts)] = ask(facts)
-            for method in methods:
+            closed = self._closed[id(facts)] = ask(facts)
+            for method in _open_methods(closed):
                 self._open[method].add(id(facts))
                 changed[method] = None
             times = (*facts.times, *facts.window_edges(now)) if facts.pod_windows else facts.times
@@ -137,7 +145,11 @@ class Openings:
         for method in changed:
             here = self._open[method]
             self._passing[method] = [facts for facts in nodes if id(facts) in here]
-        return dict(self._passing)
+        return dict(self._passing), dict(self._closed)
+
+
+def _open_methods(closed: FirstClosed) -> list[Method]:
+    return [method for method, gate in closed if gate is None]
 
 
 class CostOrder:
