@@ -104,9 +104,7 @@ class Packer:
 
     def _lane(self, variant: Variant, *, exempt: bool) -> Lane | None:
         """Return the nodes to try for pods that only need room; None for other pods, or if no node takes one."""
-        if not variant.simple:
-            return None
-        buckets = variant.buckets
+        buckets = variant.buckets if variant.simple else ()
         if not buckets:
             return None
         cursors = self._cursors.setdefault((variant.id, exempt), [0])
