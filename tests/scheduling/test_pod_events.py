@@ -46,6 +46,9 @@ DAEMON, MIRROR = ("apps/v1", "DaemonSet"), ("v1", "Node")
         (pod("a", owner=DAEMON), None, ()),
         (None, pod("a", owner=MIRROR), ()),
         (None, pod("a", "Succeeded"), ()),
+        (pod("a", owner=DAEMON), pod("a"), ("a",)),
+        (pod("a"), pod("a", owner=MIRROR), ("a",)),
+        (pod("a", "Pending"), pod("a", "Running"), ()),
     ],
 )
 def test_pods_that_come_and_go(old: Pod | None, new: Pod | None, nodes: tuple[str, ...]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as change
 
 from dovetail.lifecycle.messages import CreateNodeClaim, Instruction, TaintNode
 from dovetail.model import names
@@ -225,6 +226,29 @@ def test_checker_sees_more_replacements_than_the_pods_need(cpu: int, replicas: i
             CreateNodeClaim(id=f"one/create/{name}", command_id="one", name=name, replacement=wanted, record=record)
         )
     assert rules(watch)[:1] == ["too-many-replacements"]
+
+
+@pytest.mark.parametrize(
+    ("protected", "blocked", "broken"),
+    [(False, False, False), (True, False, True), (False, True, True)],
+    ids=["moves", "do-not-disrupt", "its PDB allows nothing"],
+)
+def test_checker_accepts_one_node_for_pods_that_move_only(protected: bool, blocked: bool, broken: bool) -> None:
+    """One node for a pod that stays where it is, is reported; one for a pod that moves is not."""
+    world = one_pod_each(3)
+    key, pod = next(iter(world.store.pods_on["n0"].items()))
+    if protected:
+        world.put(change(pod, metadata=change(pod.metadata, annotations={names.DO_NOT_DISRUPT: "true"})))
+    if blocked:
+        selector = LabelSelectorSpec(match_labels=pod.metadata.labels)
+        spec = PodDisruptionBudgetSpec(selector=selector, max_unavailable=0)
+        world.put(PodDisruptionBudget(metadata=ObjectMeta(name="pdb", namespace=pod.metadata.namespace), spec=spec))
+    watch = Watch(world)
+    rogue = Rogue(world, watch)
+    record = rogue.record("one", ("n0",), Method.DRIFTED, ("new",))
+    rogue.do(TaintNode(id="one/taint/n0", command_id="one", node="n0", record=record))
+    assert rules(watch) == ["too-many-replacements"] * broken
+    assert world.store.pods[key].spec.node_name == "n0"
 
 
 def test_checker_accepts_what_the_pods_need() -> None:

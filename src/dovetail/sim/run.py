@@ -39,10 +39,10 @@ def _run(
     scenario: Scenario, policy: Policy, seed: int, length: int, progress: Callable[[float], None] | None
 ) -> Result:
     world = Stage(scenario, policy, seed).build()
-    watch = Watch(world)
     step = max(SECOND, length // SAMPLES)
     ledger = RunLedger(world, step=step)
     _pass(world.run, 0, scenario.warm_up, None)
+    watch = Watch(world)  # its promises are those of controllers, and there is none before
     # Verdicts are for the plot of gates: no more of them than it has points.
     _, hosts = add_controllers(world, policy, verdicts_every=max(VERDICTS_EVERY, step))
     for host in hosts:

@@ -6,6 +6,7 @@ dies, a budget shrinks), the decision has `lag` nanoseconds to notice: before th
 `tests/sim/test_checkers.py` breaks each rule on purpose.
 """
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from dovetail.lifecycle.commands.records import decode_record
@@ -337,16 +338,18 @@ class CycleChecker(Checker):
             actions = self._commands - visits[0][1]
             self.broken(f"the cluster is in one state for the third time in an hour; {actions} cost actions led away")
 
-    def _state(self) -> tuple[Any, ...]:
-        nodes = []
+    def _state(self) -> frozenset[tuple[Any, int]]:
+        """Return the state of the cluster: how many nodes there are of each kind with the same pods."""
+        counts: Counter[tuple[Any, ...]] = Counter()
         for name, node in self.store.nodes.items():
             pods: dict[str, int] = {}
             for key, pod in self.store.pods_on.get(name, {}).items():
                 if not self.world.shapes.of(key, pod).daemon:
-                    owner = next((o.name for o in pod.metadata.owner_references), key)
+                    owners = pod.metadata.owner_references
+                    owner = owners[0].name if owners else key
                     pods[owner] = pods.get(owner, 0) + 1
             labels = node.metadata.labels
             kind = (labels.get(names.INSTANCE_TYPE), labels.get(names.ZONE), labels.get(names.CAPACITY_TYPE))
             image = self.store.claims[name].status.image_id if name in self.store.claims else ""
-            nodes.append((kind, image, tuple(sorted(pods.items()))))
-        return tuple(sorted(nodes, key=repr))
+            counts[kind, image, frozenset(pods.items())] += 1
+        return frozenset(counts.items())

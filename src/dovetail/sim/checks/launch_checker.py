@@ -1,10 +1,10 @@
 """The promise that commands launch no more than the pods of their own nodes need, however many run concurrently.
 
 The upper bound of what the pods of a command's nodes need is what they would need if no existing node took any of them;
-that is computed here independently, without pending pods. Pods of other leaving nodes count only for the zones that
-they take (topology spread), never for the nodes that they need. Each node is in one command only (another checker's
-promise), so the bound per command also bounds all commands together. Uses objects and calls, never the engine's state.
-Sits in sim, beside the other checkers.
+that is computed here independently, without pending pods, and only where more is launched than the one node that every
+pod that moves needs. Pods of other leaving nodes count only for the zones that they take (topology spread), never for
+the nodes that they need. Each node is in one command only (another checker's promise), so the bound per command also
+bounds all commands together. Uses objects and calls, never the engine's state. Sits in sim, beside the other checkers.
 """
 
 from dataclasses import replace
@@ -16,6 +16,7 @@ from dovetail.model.command import Action
 from dovetail.model.objects import DaemonSet, Pod
 from dovetail.model.settings import DOVETAIL, Search, Settings
 from dovetail.scheduling.entries import SimulationOptions
+from dovetail.scheduling.pods.evictions import Blockers
 from dovetail.scheduling.pods.pod import is_pending, is_reschedulable
 from dovetail.scheduling.pods.requests import pod_requests, spec_requests
 from dovetail.scheduling.simulate import simulate
@@ -31,12 +32,11 @@ _MEASURED: Final = ("cpu", "memory")
 
 
 class _Need:
-    """What a command may launch (nodes and price), and what it has requested."""
+    """What a command's launches may ask for in sum, and what they have asked for."""
 
-    __slots__ = ("asked", "nodes", "room")
+    __slots__ = ("asked", "room")
 
-    def __init__(self, nodes: int, room: dict[str, int]) -> None:
-        self.nodes = nodes
+    def __init__(self, room: dict[str, int]) -> None:
         self.room = room
         self.asked: dict[str, dict[str, int]] = {}
 
@@ -79,19 +79,36 @@ class LaunchChecker(Checker):
             self._launch(instruction)
 
     def _begin(self, record: Record, settings: Settings) -> None:
-        nodes = [entry.node for entry in record.nodes]
-        need = self._needs[record.id] = self._need(nodes)
+        nodes, edge = [entry.node for entry in record.nodes], self.world.now - self.watch.lag
+        gone = [pod for name in nodes for at, pod in self._left.pop(name, ()) if at >= edge]
+        self._waited = {key: entry for key, entry in self._waited.items() if entry[0] is None or entry[0] >= edge}
+        own = [pod for name in nodes for pod in self.store.pods_on.get(name, {}).values() if is_reschedulable(pod)]
+        amounts = [pod_requests(pod) for pod in (*own, *gone, *(pod for _, pod in self._waited.values()))]
+        self._needs[record.id] = _Need({name: sum(entry.get(name, 0) for entry in amounts) for name in _MEASURED})
+        unsure = len(gone) + sum(is_pending(pod) for pod in own)  # pods that are not started may land anywhere
+        launches = len(record.replacements)
+        enough = unsure + self._has_movers(nodes)
         if record.action is Action.REPLACE_COST and settings.search is Search.VALUE:
             # Several small nodes may cost less than a large one (section 21); what they may hold stays bounded.
-            need.nodes = max(need.nodes, settings.replacements_max)
-        if len(record.replacements) > need.nodes:
-            self.broken(
-                f"{record.id} launches {len(record.replacements)} nodes for {', '.join(nodes)}, whose pods need "
-                f"{need.nodes} at most"
-            )
+            enough = max(enough, settings.replacements_max)
+        if launches <= enough:
+            return
+        most = max(enough, unsure + self._nodes_needed(nodes))
+        if launches > most:
+            self.broken(f"{record.id} launches {launches} nodes for {', '.join(nodes)}, whose pods need {most} at most")
 
-    def _need(self, nodes: list[str]) -> _Need:
-        edge = self.world.now - self.watch.lag
+    def _has_movers(self, nodes: list[str]) -> bool:
+        """Return whether a pod of these nodes moves for certain: it needs one node at least."""
+        pods, pdbs, now = self.store.pods_on, self.store.pdbs, self.world.clock.instant()
+        found = ((key, pod) for name in nodes if name in self.store.nodes for key, pod in pods.get(name, {}).items())
+        return any(
+            is_reschedulable(pod)
+            and Blockers([pdbs[name] for name in self.world.evictions.guards_of(key, pod)]).would_move(pod, now)
+            for key, pod in found
+        )
+
+    def _nodes_needed(self, nodes: list[str]) -> int:
+        """Return how many nodes the pods of these need at most, if no existing node takes any of them."""
         catalogue = self.world.cloud.seen_catalogue()
         self._last = snapshot = Snapshot.build(
             self.watch.cluster(), catalogue, DOVETAIL, self.world.clock.instant(), previous=self._last
@@ -99,13 +116,6 @@ class LaunchChecker(Checker):
         chosen = [place for name in nodes if (place := snapshot.node_index(name)) is not None]
         alone = SimulationOptions(closed=range(len(snapshot.states)), include_pending=False, include_leaving=False)
         result = simulate(snapshot, chosen, alone)
-        gone = [pod for name in nodes for at, pod in self._left.pop(name, ()) if at >= edge]
-        self._waited = {key: entry for key, entry in self._waited.items() if entry[0] is None or entry[0] >= edge}
-        own = [pod for name in nodes for pod in self.store.pods_on.get(name, {}).values() if is_reschedulable(pod)]
-        unsure = len(gone) + sum(is_pending(pod) for pod in own)  # pods that are not started may land anywhere
-        pods = [*own, *gone, *(pod for _, pod in self._waited.values())]
-        amounts = [pod_requests(pod) for pod in pods]
-        room = {name: sum(entry.get(name, 0) for entry in amounts) for name in _MEASURED}
         needed = len(result.new_nodes) + len(result.unplaced)
         # Pods that are packed in another order may need one node more, where they need several.
         needed += needed > 1
@@ -114,7 +124,7 @@ class LaunchChecker(Checker):
         # an own pod count here, without the allowance above; a pod that finds no place counts nothing.
         beside = simulate(snapshot, chosen, replace(alone, include_leaving=True))
         spread_out = sum(any(pod.spec.node_name in nodes for pod in new.pods) for new in beside.new_nodes)
-        return _Need(max(needed, spread_out) + unsure, room)
+        return max(needed, spread_out)
 
     def _launch(self, asked: CreateNodeClaim) -> None:
         """Count the launch; pending pods may share a replacement, pods of other commands' nodes may not."""

@@ -18,7 +18,7 @@ from dovetail.model.objects import Node, NodeClaim, Pod, condition
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import DOVETAIL
 from dovetail.scheduling.entries import SimulationOptions
-from dovetail.scheduling.pods.events import present_on
+from dovetail.scheduling.pods.events import event_nodes
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
 from dovetail.sim.checks.promises import COST, Checker, is_tainted
@@ -50,11 +50,9 @@ class PodEventBook:
     def changed(self, change: Change) -> None:
         """Follow pods and NodeClaims."""
         if change.kind == "Pod":
-            before, after = present_on(cast("Pod | None", change.old)), present_on(cast("Pod | None", change.new))
-            if before != after and (change.old is not None or self._watches):
-                for node in (before, after):
-                    if node:
-                        self._note(self._seen, node, self.world.now)
+            if change.old is not None or self._watches:
+                for node in event_nodes(cast("Pod | None", change.old), cast("Pod | None", change.new)):
+                    self._note(self._seen, node, self.world.now)
         elif change.kind == "NodeClaim" and change.new is not None:
             claim = cast("NodeClaim", change.new)
             at, node = self._last_written(claim), claim.status.node_name

@@ -6,10 +6,10 @@ act later.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from dovetail.model.cluster import Cluster, cluster_of
@@ -25,8 +25,7 @@ from dovetail.model.objects import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True, gc=False):
     """An object is new (`old` is None), different, or gone (`new` is None)."""
 
     kind: str
@@ -58,12 +57,12 @@ class WorldStore:
         self.claim_of: dict[str, str] = {}
         self.versions = 0
         self._uids = 0
-        self._listeners: dict[str, list[Listener]] = {kind: [] for kind in KINDS}
+        self._listeners: dict[str, tuple[Listener, ...]] = dict.fromkeys(KINDS, ())
 
     def listen(self, listener: Listener, *kinds: str) -> None:
         """Register a listener for every change of objects of these kinds from now on; without kinds: of all."""
         for kind in kinds or KINDS:
-            self._listeners[kind].append(listener)
+            self._listeners[kind] = (*self._listeners[kind], listener)
 
     def new_uid(self) -> str:
         """Return a new unique uid."""
@@ -73,14 +72,14 @@ class WorldStore:
     def put(self, item: AnyObject) -> AnyObject:
         """Store an object, new or changed, under the next version; return it as stored."""
         self.versions += 1
-        metadata = replace(item.metadata, resource_version=str(self.versions))
-        if not metadata.uid:
-            metadata = replace(metadata, uid=self.new_uid())
+        known = item.metadata
+        metadata = replace(known, resource_version=str(self.versions), uid=known.uid or self.new_uid())
         item = replace(item, metadata=metadata)
         kind = KIND_OF[type(item)]
         key = key_of(metadata)
-        old = self.by_kind[kind].get(key)
-        self.by_kind[kind][key] = item
+        items = self.by_kind[kind]
+        old = items.get(key)
+        items[key] = item
         self._index(kind, key, old, item)
         self._notify(Change(kind, key, old, item))
         return item
@@ -95,7 +94,7 @@ class WorldStore:
         return old
 
     def _notify(self, change: Change) -> None:
-        for listener in tuple(self._listeners[change.kind]):
+        for listener in self._listeners[change.kind]:
             listener(change)
 
     def _index(self, kind: str, key: str, old: Any, new: Any) -> None:

@@ -1,25 +1,22 @@
-"""Where the simulated kube-scheduler puts one pod: filters nodes, scores what is left, draws among equals.
+"""Where the simulated kube-scheduler puts one pod: filters nodes, has what is left scored, draws among equals.
 
-Filters and scores as the default profile of Kubernetes does: NodeResourcesFit (LeastAllocated), balanced allocation,
-node affinity, taints, topology spread (with the built-in default constraints) and pod affinity, with the default
-weights and the adaptive share of nodes to score. Doesn't bind; `sim.world.placement.scheduler` does.
+Filters as the default profile of Kubernetes does: room, node affinity, taints, topology spread and pod affinity, with
+the adaptive share of nodes to score. `sim.world.placement.scores` scores. Doesn't bind; the scheduler does.
 """
 
-import math
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-from dovetail.model import names
 from dovetail.model.objects import TopologySpreadConstraint
-from dovetail.sim.world.placement.nodetable import Bools, Ints, NodeGroup, NodeTable, ShapeColumns, with_label_keys
-from dovetail.sim.world.placement.shapes import PodShape, Shapes, ports_of
+from dovetail.sim.world.placement.columns import Bools, Ints, NodeGroup, ShapeColumns
+from dovetail.sim.world.placement.nodetable import NodeTable
+from dovetail.sim.world.placement.scores import NodeScores
+from dovetail.sim.world.placement.shapes import PodShape, Shapes
 from dovetail.sim.world.store import WorldStore
 
 _ALL_BELOW: Final = 100
-_DEFAULT_SPREAD: Final = ((names.HOSTNAME, 3), (names.ZONE, 5))
 
 
 class NodeChoice:
@@ -29,30 +26,28 @@ class NodeChoice:
         self.store = store
         self.shapes = shapes
         self.table = NodeTable()
-        self._full: dict[bytes, int] = {}
         self._dice = dice
         self._next_start = 0
-        self._soft: dict[PodShape, list[tuple[str, int, NodeGroup]]] = {}
-        self._has_ports: dict[PodShape, tuple[tuple[int, str], ...]] = {}
+        self._scores = NodeScores(self.table)
 
     # ------------------------------------------------------------ filter
 
     def pick(self, shape: PodShape) -> int:
         """Return the row of the node that a pod of this shape would go to now; -1 where there is none."""
-        table = self.table
-        columns = table.columns(shape)
-        if not self._may_fit(shape, columns):
+        columns = self.table.columns(shape)
+        good = columns.open if self.is_plain(shape) and not shape.ports else self._filtered(shape, columns)
+        rows = good.nonzero()[0]
+        if len(rows) == 0:
             return -1
-        good = columns.fits & columns.admitted
-        if not good.any():
-            return -1
-        for resource, amount in shape.requests.items():
-            column = table.resources.get(resource)
-            if column is None:
-                if amount > 0:
-                    return -1
-                continue
-            good &= table.room[:, column] >= amount
+        rows = self._sample(rows)
+        if len(rows) == 1:
+            return int(rows[0])
+        best = self._scores.best(shape, rows, columns)
+        return best[0] if len(best) == 1 else best[self._dice.randrange(len(best))]
+
+    def _filtered(self, shape: PodShape, columns: ShapeColumns) -> Bools:
+        """Return the open nodes that the pods already there leave to this one."""
+        good = columns.open.copy()
         for constraint in shape.spread:
             if constraint.when_unsatisfiable == "DoNotSchedule":
                 good &= self._spread_allows(shape, constraint, columns.fits, columns.admitted)
@@ -60,38 +55,7 @@ class NodeChoice:
             good &= self._near_and_apart(shape)
         self._keep_away_from_loners(shape, good)
         self._keep_ports(shape, good)
-        rows = np.flatnonzero(good)
-        if len(rows) == 0:
-            self._full[shape.kind] = len(table.grown)
-            return -1
-        self._full.pop(shape.kind, None)
-        rows = self._sample(rows)
-        if len(rows) == 1:
-            return int(rows[0])
-        scores = self._scores(shape, rows)
-        best = rows[scores == scores.max()]
-        return int(best[0] if len(best) == 1 else best[self._dice.randrange(len(best))])
-
-    def _may_fit(self, shape: PodShape, columns: ShapeColumns) -> bool:
-        """Return whether a shape that found no node may find one now.
-
-        False only where none has changed that would take it.
-
-        What other pods want or refuse may change anywhere, so it is certain only where nobody asks for that.
-        """
-        seen, table = self._full.get(shape.kind), self.table
-        if seen is None or not self.is_plain(shape):
-            return True
-        self._full[shape.kind] = len(table.grown)
-        return any(
-            columns.fits[row]
-            and columns.admitted[row]
-            and all(
-                amount <= 0 or (resource in table.resources and table.room[row, table.resources[resource]] >= amount)
-                for resource, amount in shape.requests.items()
-            )
-            for row in dict.fromkeys(table.grown[seen:])
-        )
+        return good
 
     def is_plain(self, shape: PodShape) -> bool:
         """Return whether only room, labels and taints decide where it may go."""
@@ -132,23 +96,6 @@ class NodeChoice:
         result: Bools = (domain >= 0) & allowed[np.maximum(domain, 0)]
         return result
 
-    def _per_domain(self, group_counts: Ints, key: str) -> Ints:
-        """Return for each node how many counted pods are in its domain; 0 if it has no domain."""
-        domain = self.table.topology(key).domain
-        sums = self._domain_sums(group_counts, key)
-        result: Ints = np.where(domain >= 0, sums[np.maximum(domain, 0)], 0).astype(np.int64)
-        return result
-
-    def _domain_sums(self, group_counts: Ints, key: str) -> npt.NDArray[Any]:
-        """Return how many counted pods are in each domain."""
-        topology = self.table.topology(key)
-        domain = topology.domain
-        known = domain >= 0
-        size = max(1, len(topology.numbers))
-        if known.all():
-            return np.bincount(domain, weights=group_counts, minlength=size)
-        return np.bincount(domain[known], weights=group_counts[known], minlength=size)
-
     def _near_and_apart(self, shape: PodShape) -> Bools:
         good = np.ones(self.table.size, np.bool_)
         for term in shape.required_near:
@@ -157,10 +104,10 @@ class NodeChoice:
             if not group.every.any() and group.picks(shape):
                 good &= has_label  # the first of a group that wants to be together may start anywhere
             else:
-                good &= has_label & (self._per_domain(group.every, term.topology_key) > 0)
+                good &= has_label & (self.table.per_domain(group.every, term.topology_key) > 0)
         for term in shape.required_apart:
             group = self.table.of_term(shape, term)
-            good &= self._per_domain(group.every, term.topology_key) == 0
+            good &= self.table.per_domain(group.every, term.topology_key) == 0
         return good
 
     def _keep_away_from_loners(self, shape: PodShape, good: Bools) -> None:
@@ -170,116 +117,15 @@ class NodeChoice:
                 group = self.table.of_term(other, term)
                 if group.picks(shape):
                     carriers: NodeGroup = self.table.carriers(other)
-                    good &= self._per_domain(carriers.every, term.topology_key) == 0
+                    good &= self.table.per_domain(carriers.every, term.topology_key) == 0
 
     def _keep_ports(self, shape: PodShape, good: Bools) -> None:
-        ports = self._has_ports.get(shape)
-        if ports is None:
-            ports = self._has_ports[shape] = ports_of(shape)
-        if not ports:
+        if not shape.ports:
             return
         for row in np.flatnonzero(good):
             node = self.table.nodes[int(row)]
             assert node is not None
             for key, pod in self.store.pods_on.get(node.metadata.name, {}).items():
-                if set(ports_of(self.shapes.of(key, pod))) & set(ports):
+                if set(self.shapes.of(key, pod).ports) & set(shape.ports):
                     good[row] = False
                     break
-
-    # ------------------------------------------------------------ score
-
-    def _scores(self, shape: PodShape, rows: Ints) -> Ints:
-        table = self.table
-        allocatable = table.allocatable[rows][:, :2]
-        wanted = table.scoring[rows] + np.array([shape.scoring_cpu, shape.scoring_memory])
-        able = np.maximum(allocatable, 1)
-        free = np.where(wanted > allocatable, 0, (allocatable - wanted) * 100 // able)
-        least_allocated = free.sum(axis=1) // 2
-        total: Ints = least_allocated + self._balance(shape, rows)
-        columns = table.columns(shape)
-        shunned, liked = columns.shunned[rows], columns.liked[rows]
-        if shunned.any():
-            total = total + 3 * (100 - shunned * 100 // shunned.max())
-        if liked.any():
-            total = total + 2 * (liked * 100 // liked.max())
-        spread = self._spread_scores(shape, rows, columns.fits)
-        if spread is not None:
-            total = total + 2 * spread
-        if shape.preferences:
-            total = total + 2 * self._near_scores(shape, rows)
-        return total
-
-    def _balance(self, shape: PodShape, rows: Ints) -> Ints:
-        """Return how much better balanced a node would be with the pod than it is without.
-
-        As Kubernetes scores it since v1.36 (its change 135573): 75 where nothing changes, 50 from even to wholly
-        uneven, 100 the other way round. Until v1.35 only the balance with the pod counted.
-        """
-        asked = np.array([shape.requests.get("cpu", 0), shape.requests.get("memory", 0)])
-        if not asked.any():
-            return np.zeros(len(rows), np.int64)
-        allocatable = self.table.allocatable[rows][:, :2]
-        used = allocatable - self.table.room[rows][:, :2]
-        before, after = (_unevenness(amounts, allocatable) for amounts in (used, used + asked))
-        scores: Ints = (75 + 50 * (before - after)).astype(np.int64)
-        return scores
-
-    def _soft_constraints(self, shape: PodShape) -> list[tuple[str, int, NodeGroup]]:
-        if shape.spread:
-            return [
-                (entry.topology_key, entry.max_skew, self.table.of_constraint(shape, entry))
-                for entry in shape.spread
-                if entry.when_unsatisfiable != "DoNotSchedule"
-            ]
-        if shape.default_selector is None:
-            return []
-        selector = with_label_keys(shape.default_selector, (), shape)
-        group = self.table.picked_by((shape.namespace,), selector)
-        return [(key, skew, group) for key, skew in _DEFAULT_SPREAD]
-
-    def _spread_scores(self, shape: PodShape, rows: Ints, fits: Bools) -> Ints | None:
-        constraints = self._soft.get(shape)
-        if constraints is None:
-            constraints = self._soft[shape] = self._soft_constraints(shape)
-        if not constraints:
-            return None
-        raw = np.zeros(len(rows), np.float64)
-        ignored = np.zeros(len(rows), np.bool_)
-        for key, max_skew, group in constraints:
-            domain = self.table.topology(key).domain
-            here = domain[rows]
-            known = here >= 0
-            counts: npt.NDArray[Any]
-            if key == names.HOSTNAME:
-                counts, domains = group.active[rows], len(rows)
-            else:
-                counts = self._domain_sums(np.where(fits, group.active, 0), key)[np.maximum(here, 0)]
-                domains = int(np.count_nonzero(np.bincount(here[known])))
-            if shape.spread:
-                ignored |= ~known
-            raw += np.where(known, counts * math.log(domains + 2) + (max_skew - 1), 0)
-        rounded = np.floor(raw + 0.5).astype(np.int64)
-        considered = rounded[~ignored]
-        if len(considered) == 0 or considered.max() == 0:
-            return np.where(ignored, 0, 100).astype(np.int64)
-        high, low = int(considered.max()), int(considered.min())
-        scores: Ints = np.where(ignored, 0, 100 * (high + low - rounded) // high).astype(np.int64)
-        return scores
-
-    def _near_scores(self, shape: PodShape, rows: Ints) -> Ints:
-        raw = np.zeros(len(rows), np.int64)
-        for weight, term in shape.preferences:
-            group = self.table.of_term(shape, term)
-            raw += weight * self._per_domain(group.every, term.topology_key)[rows]
-        low, high = int(raw.min()), int(raw.max())
-        if high == low:
-            return np.zeros(len(rows), np.int64)
-        scores: Ints = (raw - low) * 100 // (high - low)
-        return scores
-
-
-def _unevenness(amounts: Ints, allocatable: Ints) -> npt.NDArray[np.float64]:
-    """Return how far apart the shares of CPU and memory are, per node: their standard deviation."""
-    shares = np.minimum(amounts / np.maximum(allocatable, 1), 1.0)
-    apart: npt.NDArray[np.float64] = np.abs(shares[:, 0] - shares[:, 1]) / 2
-    return apart

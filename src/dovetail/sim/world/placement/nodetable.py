@@ -1,17 +1,28 @@
-"""The simulated kube-scheduler's columns: free room and domains per node, number of pods per selector.
+"""The simulated kube-scheduler's table: free room and domains per node, number of pods per selector.
 
 Every column has one row per node and is kept up to date by what changed: a pod bound or gone, a node new, tainted or
-gone. Decides nothing; `sim.scheduler` filters and scores on these columns.
+gone. Decides nothing; `node_choice` filters and `scores` scores on these columns.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from dovetail.model.objects import LabelSelectorSpec, Node, PodAffinityTerm, TopologySpreadConstraint
 from dovetail.model.quantity import resource_amount
+from dovetail.sim.world.placement.columns import (
+    Bools,
+    GroupKey,
+    Ints,
+    NodeGroup,
+    Row,
+    ShapeColumns,
+    Topology,
+    selector_key,
+    term_namespaces,
+    with_label_keys,
+)
 from dovetail.sim.world.placement.matching import (
     admitted_by_taints,
     node_fits_selectors,
@@ -21,56 +32,10 @@ from dovetail.sim.world.placement.matching import (
 )
 from dovetail.sim.world.placement.shapes import PodShape
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-
-GroupKey = tuple[object, ...]
+_MANY_ROWS: Final = 32
+"""From how many changed rows on a column is computed as a whole."""
 _Label = tuple[str, str] | None
 """What groups and shapes are found by, so that few have to be compared: a label and its value; None: all are there."""
-
-
-def selector_key(namespaces: tuple[str, ...] | None, selector: LabelSelectorSpec) -> GroupKey:
-    """Return a value that is the same for selectors that say the same."""
-    labels = tuple(sorted(selector.match_labels.items()))
-    entries = tuple((entry.key, entry.operator, entry.values) for entry in selector.match_expressions)
-    return (namespaces, labels, entries)
-
-
-@dataclass(slots=True, eq=False)
-class NodeGroup:
-    """Pods that a selector picks (or that carry a term), counted per node: all, and those not terminating."""
-
-    picks: Callable[[PodShape], bool]
-    every: Ints
-    active: Ints
-
-
-@dataclass(slots=True, eq=False)
-class ShapeColumns:
-    """What nodes are to one shape, by row; `seen` is how far the log of node changes has been followed."""
-
-    fits: Bools
-    admitted: Bools
-    shunned: Ints
-    liked: Ints
-    seen: int = 0
-
-
-@dataclass(slots=True)
-class Row:
-    """A bound pod: its shape, its row, and whether it is not terminating."""
-
-    shape: PodShape
-    row: int
-    active: bool
-
-
-@dataclass(slots=True, eq=False)
-class Topology:
-    """The domain of each node under one label key, as a number (-1: the node has no such label)."""
-
-    domain: Ints
-    numbers: dict[str, int] = field(default_factory=dict)
 
 
 class NodeTable:
@@ -85,8 +50,8 @@ class NodeTable:
         self.room: Ints = np.zeros((self.size, 4), np.int64)
         self.allocatable: Ints = np.zeros((self.size, 4), np.int64)
         self.scoring: Ints = np.zeros((self.size, 2), np.int64)
-        self.log: list[int] = []
-        self.grown: list[int] = []  # rows that may take what they did not take before, in the order it happened
+        self.log: list[int] = []  # rows whose labels or taints changed, in the order it happened
+        self.room_log: list[int] = []  # rows whose free room changed
         self.pods: dict[str, Row] = {}
         self._topologies: dict[str, Topology] = {}
         self._groups: dict[GroupKey, NodeGroup] = {}
@@ -118,13 +83,14 @@ class NodeTable:
                 fresh[column] = resource_amount(resource, text)
             self.room[row] += fresh - self.allocatable[row]
             self.allocatable[row] = fresh
-            self.grown.append(row)
+            self.room_log.append(row)
         if known is None or known.metadata.labels != node.metadata.labels:
             for key, topology in self._topologies.items():
-                self._place_in(topology, key, row)
+                if self._place_in(topology, key, row) and known is not None:
+                    for group in self._groups.values():
+                        group.sums.pop(key, None)
         if known is None or known.metadata.labels != node.metadata.labels or known.spec != node.spec:
             self.log.append(row)
-            self.grown.append(row)
 
     def drop_node(self, name: str) -> None:
         """Forget a node; its pods must be gone."""
@@ -174,10 +140,38 @@ class NodeTable:
                 self._place_in(found, key, row)
         return found
 
-    def _place_in(self, topology: Topology, key: str, row: int) -> None:
+    def _place_in(self, topology: Topology, key: str, row: int) -> bool:
+        """Update the domain of a row; return whether it is another one."""
         node = self.nodes[row]
         value = node.metadata.labels.get(key) if node is not None else None
-        topology.domain[row] = -1 if value is None else topology.numbers.setdefault(value, len(topology.numbers))
+        before = topology.domain.item(row)
+        number = -1 if value is None else topology.numbers.setdefault(value, len(topology.numbers))
+        topology.domain[row] = number
+        return bool(number != before)
+
+    def per_domain(self, counts: Ints, key: str) -> Ints:
+        """Return for each node how many counted pods are in its domain; 0 if it has no domain."""
+        domain = self.topology(key).domain
+        sums = np.array([0, *self._sums(counts, key)])
+        result: Ints = sums[domain + 1]
+        return result
+
+    def active_in_domains(self, group: NodeGroup, key: str, columns: ShapeColumns) -> Mapping[int, int]:
+        """Return how many pods of a group that are not terminating each domain has on nodes that fit a kind."""
+        if columns.fitting < len(self.rows):
+            return dict(enumerate(self._sums(np.where(columns.fits, group.active, 0), key)))
+        found = group.sums.get(key)
+        if found is None:
+            found = group.sums[key] = dict(enumerate(self._sums(group.active, key)))
+        return found
+
+    def _sums(self, counts: Ints, key: str) -> list[int]:
+        """Return how many counted pods are in each domain."""
+        topology = self.topology(key)
+        known = topology.domain >= 0
+        sums = np.bincount(topology.domain[known], weights=counts[known], minlength=len(topology.numbers))
+        found: list[int] = sums.astype(np.int64).tolist()
+        return found
 
     # ------------------------------------------------------------ pods
 
@@ -189,7 +183,7 @@ class NodeTable:
         self._take(shape, row, 1)
         for group in groups:
             group.every[row] += 1
-            group.active[row] += 1
+            self._count_active(group, row, 1)
 
     def terminating(self, key: str) -> None:
         """Mark a pod as terminating: it still takes its room, but spread no longer counts it."""
@@ -197,7 +191,14 @@ class NodeTable:
         if entry is not None and entry.active:
             entry.active = False
             for group in self.groups_of(entry.shape):
-                group.active[entry.row] -= 1
+                self._count_active(group, entry.row, -1)
+
+    def _count_active(self, group: NodeGroup, row: int, by: int) -> None:
+        group.active[row] += by
+        for key, sums in group.sums.items():
+            number = self._topologies[key].domain.item(row)
+            if number >= 0:
+                sums[number] = sums.get(number, 0) + by
 
     def release(self, key: str) -> None:
         """Remove a pod that is gone or terminal: its room is free."""
@@ -207,13 +208,14 @@ class NodeTable:
         self.terminating(key)
         del self.pods[key], self._pods_of[entry.shape][key]
         self._take(entry.shape, entry.row, -1)
-        self.grown.append(entry.row)
         for group in self.groups_of(entry.shape):
             group.every[entry.row] -= 1
 
     def _take(self, shape: PodShape, row: int, sign: int) -> None:
+        self.room_log.append(row)
         for resource, amount in shape.requests.items():
-            self.room[row, self._resource(resource)] -= sign * amount
+            column = self._resource(resource)  # may make the table wider: before `room` is looked up
+            self.room[row, column] -= sign * amount
         self.scoring[row, 0] += sign * shape.scoring_cpu
         self.scoring[row, 1] += sign * shape.scoring_memory
 
@@ -287,25 +289,56 @@ class NodeTable:
             found = self._columns[shape.kind] = ShapeColumns(
                 np.zeros(self.size, np.bool_),
                 np.zeros(self.size, np.bool_),
+                np.zeros(self.size, np.bool_),
                 np.zeros(self.size, np.int64),
                 np.zeros(self.size, np.int64),
+                np.array([shape.requests.get("cpu", 0), shape.requests.get("memory", 0)]),
+                np.array([shape.scoring_cpu, shape.scoring_memory]),
             )
-            changed: list[int] = sorted(self.rows.values())
+            changed = sorted(self.rows.values())
+            stale = changed
         else:
             changed = self.log[found.seen :]
-        found.seen = len(self.log)
+            stale = changed + self.room_log[found.seen_room :]
+        found.seen, found.seen_room = len(self.log), len(self.room_log)
         for row in changed:
             self._look(found, shape, row)
+        if len(stale) > _MANY_ROWS:
+            found.open = self.open_to(shape, found)
+        else:
+            for row in dict.fromkeys(stale):
+                found.open[row] = found.fits[row] and found.admitted[row] and self._has_room(shape, row)
         return found
+
+    def open_to(self, shape: PodShape, columns: ShapeColumns) -> Bools:
+        """Return for each row whether the node fits, admits a pod of this shape and has room for it."""
+        found: Bools = columns.fits & columns.admitted
+        for resource, amount in shape.requests.items():
+            column = self.resources.get(resource)
+            if column is not None:
+                found &= self.room[:, column] >= amount
+            elif amount > 0:
+                found[:] = False
+        return found
+
+    def _has_room(self, shape: PodShape, row: int) -> bool:
+        room, resources = self.room, self.resources
+        for resource, amount in shape.requests.items():
+            column = resources.get(resource)
+            if amount > 0 if column is None else room[row, column] < amount:
+                return False
+        return True
 
     def _look(self, columns: ShapeColumns, shape: PodShape, row: int) -> None:
         node = self.nodes[row]
+        columns.fitting -= columns.fits.item(row)
         if node is None:
             columns.fits[row] = columns.admitted[row] = False
             return
         labels, name = node.metadata.labels, node.metadata.name
         spec, taints = shape.spec, node.spec.taints
-        columns.fits[row] = node_fits_selectors(spec, labels, name)
+        columns.fits[row] = fits = node_fits_selectors(spec, labels, name)
+        columns.fitting += fits
         admitted = not node.spec.unschedulable or shape.daemon
         columns.admitted[row] = admitted and (not taints or admitted_by_taints(spec.tolerations, taints))
         columns.shunned[row] = sum(
@@ -318,23 +351,6 @@ class NodeTable:
                 for entry in near.preferred_during_scheduling_ignored_during_execution
                 if term_matches(entry.preference, labels, name)
             )
-
-
-def with_label_keys(selector: LabelSelectorSpec | None, keys: tuple[str, ...], shape: PodShape) -> LabelSelectorSpec:
-    """Return the selector with the pod's own values of `matchLabelKeys` in it."""
-    selector = selector or LabelSelectorSpec()
-    own = {key: shape.labels[key] for key in keys if key in shape.labels}
-    if not own:
-        return selector
-    labels = {**selector.match_labels, **own}
-    return LabelSelectorSpec(match_labels=labels, match_expressions=selector.match_expressions)
-
-
-def term_namespaces(shape: PodShape, term: PodAffinityTerm) -> tuple[str, ...] | None:
-    """Return the namespaces of an affinity term: an empty namespace selector means all of them."""
-    if term.namespace_selector is not None:
-        return None
-    return tuple(sorted(term.namespaces)) or (shape.namespace,)
 
 
 def _taller(column: Ints, size: int, fill: int = 0) -> Ints:

@@ -29,7 +29,7 @@ class PodShape:
     """What all pods of one template have in common. Told apart by identity.
 
     `kind`: the same for shapes that only other pods can tell apart: what a node is to one, it is to the others.
-    `looks_at_pods`: other pods have a say in where it may go.
+    `looks_at_pods`: other pods have a say in where it may go. `ports`: host ports and their protocols.
     """
 
     namespace: str
@@ -46,6 +46,7 @@ class PodShape:
     survives_drain: bool = False
     do_not_disrupt: bool = False
     looks_at_pods: bool = False
+    ports: tuple[tuple[int, str], ...] = ()
 
     @property
     def spread(self) -> tuple[TopologySpreadConstraint, ...]:
@@ -111,6 +112,7 @@ def shape_of(
         looks_at_pods=any(constraint.when_unsatisfiable == "DoNotSchedule" for constraint in spread)
         or bool(near is not None and near.required_during_scheduling_ignored_during_execution)
         or bool(apart is not None and apart.required_during_scheduling_ignored_during_execution),
+        ports=_host_ports(spec),
     )
 
 
@@ -152,11 +154,10 @@ class Shapes:
         return found
 
 
-def ports_of(shape: PodShape) -> tuple[tuple[int, str], ...]:
-    """Return the host ports that a shape takes."""
+def _host_ports(spec: PodSpec) -> tuple[tuple[int, str], ...]:
     return tuple(
         (port.host_port, port.protocol or "TCP")
-        for container in shape.spec.containers
+        for container in spec.containers
         for port in container.ports
         if port.host_port
     )

@@ -1,0 +1,193 @@
+"""How the simulated kube-scheduler scores the nodes that a pod fits on, as the default profile of Kubernetes does.
+
+NodeResourcesFit (LeastAllocated), balanced allocation, node affinity, taints, topology spread (with the built-in
+default constraints) and pod affinity, with the default weights. Most pods have the choice between a few nodes only:
+these are scored one by one, since arrays of three numbers cost more than the numbers. `tests/sim/test_scores.py`
+compares both ways. Doesn't draw among equals; `sim.world.placement.node_choice` does.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.model import names
+from dovetail.sim.world.placement.columns import Ints, NodeGroup, ShapeColumns, with_label_keys
+from dovetail.sim.world.placement.nodetable import NodeTable
+from dovetail.sim.world.placement.shapes import PodShape
+
+FEW: Final = 12
+"""Up to how many nodes are scored one by one."""
+_DEFAULT_SPREAD: Final = ((names.HOSTNAME, 3), (names.ZONE, 5))
+
+
+class NodeScores:
+    """Scores nodes of a table for pods of a shape."""
+
+    def __init__(self, table: NodeTable) -> None:
+        self.table = table
+        self._soft: dict[PodShape, list[tuple[str, int, NodeGroup]]] = {}
+
+    def best(self, shape: PodShape, rows: Ints, columns: ShapeColumns) -> list[int]:
+        """Return the rows with the highest score, in order."""
+        if len(rows) <= FEW and shape.spec.affinity is None:
+            few = rows.tolist()
+            scores = self.of_few(shape, few, columns)
+            high = max(scores)
+            return [row for row, score in zip(few, scores, strict=True) if score == high]
+        many = self.of_many(shape, rows, columns)
+        found: list[int] = rows[many == many.max()].tolist()
+        return found
+
+    def _soft_constraints(self, shape: PodShape) -> list[tuple[str, int, NodeGroup]]:
+        """Return the label key, the maximum skew and the counted pods of each constraint that only scores."""
+        found = self._soft.get(shape)
+        if found is None:
+            if shape.spread:
+                found = [
+                    (entry.topology_key, entry.max_skew, self.table.of_constraint(shape, entry))
+                    for entry in shape.spread
+                    if entry.when_unsatisfiable != "DoNotSchedule"
+                ]
+            elif shape.default_selector is None:
+                found = []
+            else:
+                selector = with_label_keys(shape.default_selector, (), shape)
+                group = self.table.picked_by((shape.namespace,), selector)
+                found = [(key, skew, group) for key, skew in _DEFAULT_SPREAD]
+            self._soft[shape] = found
+        return found
+
+    # ------------------------------------------------------------ one by one
+
+    def of_few(self, shape: PodShape, rows: Sequence[int], columns: ShapeColumns) -> list[int]:
+        """Return the scores of a few rows for a shape without affinity, as `of_many` does."""
+        cpu, memory = columns.requests.tolist()
+        scored_cpu, scored_memory = columns.scoring.tolist()
+        allocatable, scoring, room = self.table.allocatable.item, self.table.scoring.item, self.table.room.item
+        scores = []
+        for row in rows:
+            all_cpu, all_memory = allocatable(row, 0), allocatable(row, 1)
+            able_cpu, able_memory = max(all_cpu, 1), max(all_memory, 1)
+            free_cpu = (all_cpu - scoring(row, 0) - scored_cpu) * 100 // able_cpu
+            free_memory = (all_memory - scoring(row, 1) - scored_memory) * 100 // able_memory
+            score = (max(free_cpu, 0) + max(free_memory, 0)) // 2
+            if cpu or memory:
+                used_cpu, used_memory = all_cpu - room(row, 0), all_memory - room(row, 1)
+                before = abs(min(used_cpu / able_cpu, 1.0) - min(used_memory / able_memory, 1.0)) / 2
+                after = abs(min((used_cpu + cpu) / able_cpu, 1.0) - min((used_memory + memory) / able_memory, 1.0)) / 2
+                score += int(75 + 50 * (before - after))
+            scores.append(score)
+        shunned = [columns.shunned.item(row) for row in rows]
+        worst = max(shunned)
+        if worst:
+            scores = [score + 3 * (100 - taints * 100 // worst) for score, taints in zip(scores, shunned, strict=True)]
+        spread = self._spread_of_few(shape, rows, columns)
+        return [score + 2 * more for score, more in zip(scores, spread, strict=True)] if spread else scores
+
+    def _spread_of_few(self, shape: PodShape, rows: Sequence[int], columns: ShapeColumns) -> list[int] | None:
+        constraints = self._soft_constraints(shape)
+        if not constraints:
+            return None
+        raw, ignored = [0.0] * len(rows), [False] * len(rows)
+        for key, max_skew, group in constraints:
+            domain = self.table.topology(key).domain.item
+            here = [domain(row) for row in rows]
+            if key == names.HOSTNAME:
+                counts, domains = [group.active.item(row) for row in rows], len(rows)
+            else:
+                sums = self.table.active_in_domains(group, key, columns)
+                counts, domains = [sums.get(number, 0) for number in here], len({*here} - {-1})
+            factor = math.log(domains + 2)
+            for at, number in enumerate(here):
+                if number >= 0:
+                    raw[at] += counts[at] * factor + (max_skew - 1)
+                elif shape.spread:
+                    ignored[at] = True
+        rounded = [math.floor(amount + 0.5) for amount in raw]
+        considered = [amount for amount, out in zip(rounded, ignored, strict=True) if not out]
+        high, low = max(considered, default=0), min(considered, default=0)
+        return [
+            0 if out else 100 * (high + low - amount) // high if high else 100
+            for amount, out in zip(rounded, ignored, strict=True)
+        ]
+
+    # ------------------------------------------------------------ in columns
+
+    def of_many(self, shape: PodShape, rows: Ints, columns: ShapeColumns) -> Ints:
+        """Return the scores of these rows."""
+        allocatable = self.table.allocatable[:, :2][rows]
+        able = np.maximum(allocatable, 1)
+        free = allocatable - self.table.scoring[rows] - columns.scoring
+        total: Ints = np.maximum(free * 100 // able, 0).sum(axis=1) // 2
+        if columns.requests.any():
+            total += self._balance(columns.requests, allocatable - self.table.room[:, :2][rows], able)
+        shunned, liked = columns.shunned[rows], columns.liked[rows]
+        if shunned.any():
+            total = total + 3 * (100 - shunned * 100 // shunned.max())
+        if liked.any():
+            total = total + 2 * (liked * 100 // liked.max())
+        spread = self._spread_of_many(shape, rows, columns)
+        if spread is not None:
+            total = total + 2 * spread
+        if shape.preferences:
+            total = total + 2 * self._near_scores(shape, rows)
+        return total
+
+    def _balance(self, asked: Ints, used: Ints, able: Ints) -> Ints:
+        """Return how much better balanced a node would be with the pod than it is without.
+
+        As Kubernetes scores it since v1.36 (its change 135573): 75 where nothing changes, 50 from even to wholly
+        uneven, 100 the other way round. Until v1.35 only the balance with the pod counted.
+        """
+        before, after = (_unevenness(amounts, able) for amounts in (used, used + asked))
+        scores: Ints = (75 + 50 * (before - after)).astype(np.int64)
+        return scores
+
+    def _spread_of_many(self, shape: PodShape, rows: Ints, columns: ShapeColumns) -> Ints | None:
+        constraints = self._soft_constraints(shape)
+        if not constraints:
+            return None
+        raw = np.zeros(len(rows), np.float64)
+        ignored = np.zeros(len(rows), np.bool_)
+        for key, max_skew, group in constraints:
+            here = self.table.topology(key).domain[rows]
+            known = here >= 0
+            counts: npt.NDArray[Any]
+            if key == names.HOSTNAME:
+                counts, domains = group.active[rows], len(rows)
+            else:
+                sums = self.table.active_in_domains(group, key, columns)
+                numbers, places = np.unique(here, return_inverse=True)
+                counts = np.array([sums.get(number, 0) for number in numbers.tolist()])[places]
+                domains = int(np.count_nonzero(numbers >= 0))
+            if shape.spread:
+                ignored |= ~known
+            raw += np.where(known, counts * math.log(domains + 2) + (max_skew - 1), 0)
+        rounded = np.floor(raw + 0.5).astype(np.int64)
+        considered = rounded[~ignored]
+        if len(considered) == 0 or considered.max() == 0:
+            return np.where(ignored, 0, 100).astype(np.int64)
+        high, low = int(considered.max()), int(considered.min())
+        scores: Ints = np.where(ignored, 0, 100 * (high + low - rounded) // high).astype(np.int64)
+        return scores
+
+    def _near_scores(self, shape: PodShape, rows: Ints) -> Ints:
+        raw = np.zeros(len(rows), np.int64)
+        for weight, term in shape.preferences:
+            group = self.table.of_term(shape, term)
+            raw += weight * self.table.per_domain(group.every, term.topology_key)[rows]
+        low, high = int(raw.min()), int(raw.max())
+        if high == low:
+            return np.zeros(len(rows), np.int64)
+        scores: Ints = (raw - low) * 100 // (high - low)
+        return scores
+
+
+def _unevenness(amounts: Ints, able: Ints) -> npt.NDArray[np.float64]:
+    """Return how far apart the shares of CPU and memory are, per node: their standard deviation."""
+    shares = np.minimum(amounts / able, 1.0)
+    apart: npt.NDArray[np.float64] = np.abs(shares[:, 0] - shares[:, 1]) / 2
+    return apart

@@ -1,0 +1,124 @@
+"""The columns of the simulated kube-scheduler, kept up to date change by change, equal a count of everything."""
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from dovetail.model import names
+from dovetail.model.objects import (
+    Container,
+    Node,
+    NodeSpec,
+    NodeStatus,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    ResourceRequirements,
+    Taint,
+    Toleration,
+)
+from dovetail.sim.world.placement.nodetable import NodeTable
+from dovetail.sim.world.placement.shapes import PodShape, shape_of
+
+CLOSED = Taint(key="closed", effect="NoSchedule")
+
+
+def shape(cpu: str, *, zone: str = "", tolerates: bool = False, gpu: str = "") -> PodShape:
+    """Return the shape of a pod."""
+    requests = {"cpu": cpu, "memory": "1Gi", **({"example.com/gpu": gpu} if gpu else {})}
+    return shape_of(
+        Pod(
+            metadata=ObjectMeta(name="p", namespace="default", labels={"app": cpu}),
+            spec=PodSpec(
+                containers=(Container(name="c", resources=ResourceRequirements(requests=requests)),),
+                node_selector={names.ZONE: zone} if zone else {},
+                tolerations=(Toleration(key="closed", operator="Exists"),) if tolerates else (),
+            ),
+        )
+    )
+
+
+SHAPES = (
+    shape("500m"),
+    shape("2"),
+    shape("500m", zone="zone-b"),
+    shape("1", tolerates=True),
+    shape("100m", gpu="1"),
+    shape("100m", gpu="0"),
+    shape("0"),
+)
+
+
+def node(name: str, dice: Random) -> Node:
+    """Return a node with labels, taints and room by chance."""
+    room = {"cpu": str(dice.choice([2, 4])), "memory": "8Gi", "pods": str(dice.choice([3, 20]))}
+    if dice.random() < 0.2:
+        room["example.com/gpu"] = "1"
+    return Node(
+        metadata=ObjectMeta(name=name, labels={names.ZONE: dice.choice(["zone-a", "zone-b"])}),
+        spec=NodeSpec(taints=(CLOSED,) if dice.random() < 0.3 else (), unschedulable=dice.random() < 0.1),
+        status=NodeStatus(allocatable=room),
+    )
+
+
+def change(table: NodeTable, step: int, dice: Random) -> None:
+    """Bind or release a pod; or add, change or remove a node."""
+    what, nodes = dice.random(), sorted(table.rows)
+    if what < 0.15 or not nodes:
+        table.set_node(node(f"n{step}", dice))
+    elif what < 0.3:
+        table.set_node(node(dice.choice(nodes), dice))
+    elif what < 0.7:
+        table.bind(f"pod-{step}", dice.choice(SHAPES), dice.choice(nodes))
+    elif what < 0.95 and table.pods:
+        table.release(dice.choice(sorted(table.pods)))
+    else:
+        gone = dice.choice(nodes)
+        for key in [key for key, entry in table.pods.items() if entry.row == table.rows[gone]]:
+            table.release(key)
+        table.drop_node(gone)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_open_rows_equal_a_count_of_everything(seed: int) -> None:
+    """Whatever pods and nodes do, and however seldom a shape is looked at, its open rows are those that fit now."""
+    dice, table = Random(seed), NodeTable()
+    for step in range(600):
+        change(table, step, dice)
+        for at, pod in enumerate(SHAPES):
+            if step % (1 + 30 * at) == 0:
+                kept = table.columns(pod)
+                table._columns.clear()
+                counted = table.columns(pod)
+                table._columns[pod.kind] = kept
+                for column in ("open", "fits", "admitted"):
+                    assert np.array_equal(getattr(kept, column), getattr(counted, column)), (step, at, column)
+    assert any(table.columns(pod).open.any() for pod in SHAPES)
+    assert len(table.rows) > 16
+
+
+def test_open_means_fits_admits_and_has_room() -> None:
+    """A shape with another zone, a taint it does not tolerate, or no room has no open row."""
+    table = NodeTable()
+    table.set_node(
+        Node(
+            metadata=ObjectMeta(name="n", labels={names.ZONE: "zone-a"}),
+            spec=NodeSpec(taints=(CLOSED,)),
+            status=NodeStatus(allocatable={"cpu": "1", "memory": "1Gi", "pods": "5"}),
+        )
+    )
+    found = {at: bool(table.columns(pod).open[table.rows["n"]]) for at, pod in enumerate(SHAPES)}
+    assert found == {0: False, 1: False, 2: False, 3: True, 4: False, 5: False, 6: False}
+    table.bind("taken", SHAPES[3], "n")
+    assert not table.columns(SHAPES[3]).open.any()
+    table.release("taken")
+    assert table.columns(SHAPES[3]).open.sum() == 1
+
+
+def test_bound_pod_may_ask_for_what_no_node_has() -> None:
+    """A pod that is bound already may request a resource that no node has named yet, as in a captured cluster."""
+    table = NodeTable()
+    table.set_node(Node(metadata=ObjectMeta(name="n"), status=NodeStatus(allocatable={"cpu": "4", "memory": "8Gi"})))
+    table.bind("pod", SHAPES[4], "n")
+    assert table.room[table.rows["n"], table.resources["example.com/gpu"]] == -1

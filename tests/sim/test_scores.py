@@ -1,0 +1,128 @@
+"""The simulated kube-scheduler's scores: one by one as in columns, and domains counted change by change."""
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from dovetail.model import names
+from dovetail.model.objects import (
+    Container,
+    LabelSelectorSpec,
+    Node,
+    NodeSpec,
+    NodeStatus,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    ResourceRequirements,
+    Taint,
+    TopologySpreadConstraint,
+)
+from dovetail.sim.world.placement.nodetable import NodeTable
+from dovetail.sim.world.placement.scores import FEW, NodeScores
+from dovetail.sim.world.placement.shapes import PodShape, shape_of
+
+ZONES = ("zone-a", "zone-b", "zone-c")
+
+
+def shape(app: str, cpu: str, *soft: str, zone: str = "", counted: bool = True) -> PodShape:
+    """Return a shape with soft constraints over these label keys; without any, the default ones, if it is counted."""
+    alike = LabelSelectorSpec(match_labels={"app": app})
+    spread = tuple(
+        TopologySpreadConstraint(
+            topology_key=key, max_skew=2, when_unsatisfiable="ScheduleAnyway", label_selector=alike
+        )
+        for key in soft
+    )
+    requests = ResourceRequirements(requests={"cpu": cpu, "memory": "1Gi"} if cpu else {})
+    pod = Pod(
+        metadata=ObjectMeta(name=app, namespace="default", labels={"app": app}),
+        spec=PodSpec(
+            containers=(Container(name="c", resources=requests),),
+            topology_spread_constraints=spread,
+            node_selector={names.ZONE: zone} if zone else {},
+        ),
+    )
+    return shape_of(pod, default_selector=alike if counted else None)
+
+
+SHAPES = (
+    shape("web", "500m"),
+    shape("web", "500m", zone="zone-b"),
+    shape("lone", "250m", counted=False),
+    shape("none", ""),
+    shape("spread", "100m", names.ZONE),
+    shape("both", "100m", names.ZONE, names.HOSTNAME, "rack"),
+)
+
+
+def node(name: str, dice: Random) -> Node:
+    """Return a node, sometimes without a label, sometimes shunned."""
+    labels = {names.HOSTNAME: name, names.ZONE: dice.choice(ZONES), "rack": dice.choice("12")}
+    labels.pop(dice.choice([names.ZONE, "rack", "other", "other"]), None)
+    shunned = (Taint(key="old", effect="PreferNoSchedule"),) if dice.random() < 0.2 else ()
+    return Node(
+        metadata=ObjectMeta(name=name, labels=labels),
+        spec=NodeSpec(taints=shunned),
+        status=NodeStatus(allocatable={"cpu": str(dice.choice([2, 8])), "memory": "16Gi", "pods": "50"}),
+    )
+
+
+def change(table: NodeTable, step: int, dice: Random) -> None:
+    """Bind, end or release a pod; or add, change or remove a node."""
+    what, nodes = dice.random(), sorted(table.rows)
+    if what < 0.1 or len(nodes) < 3:
+        table.set_node(node(f"n{step}", dice))
+    elif what < 0.2:
+        table.set_node(node(dice.choice(nodes), dice))
+    elif what < 0.7:
+        table.bind(f"pod-{step}", dice.choice(SHAPES), dice.choice(nodes))
+    elif what < 0.8 and table.pods:
+        table.terminating(dice.choice(sorted(table.pods)))
+    elif what < 0.95 and table.pods:
+        table.release(dice.choice(sorted(table.pods)))
+    else:
+        gone = dice.choice(nodes)
+        for key in [key for key, entry in table.pods.items() if entry.row == table.rows[gone]]:
+            table.release(key)
+        table.drop_node(gone)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_few_nodes_are_scored_as_many_are(seed: int) -> None:
+    """Whatever happened to the nodes, one by one and in columns they get the same scores."""
+    dice, table = Random(seed), NodeTable()
+    scores, seen = NodeScores(table), set()
+    for step in range(400):
+        change(table, step, dice)
+        pod = dice.choice(SHAPES)
+        columns = table.columns(pod)
+        rows = np.array(sorted(dice.sample(sorted(table.rows.values()), min(len(table.rows), dice.randint(2, FEW)))))
+        many = scores.of_many(pod, rows, columns)
+        assert scores.of_few(pod, rows.tolist(), columns) == many.tolist(), step
+        assert scores.best(pod, rows, columns) == [
+            row for row in rows.tolist() if many[list(rows).index(row)] == max(many)
+        ]
+        seen.update(many.tolist())
+    assert len(seen) > 50
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_domains_are_counted_change_by_change(seed: int) -> None:
+    """Pods per domain, kept while pods come and go and nodes are relabelled, equal a count over all nodes that fit."""
+    dice, table = Random(seed), NodeTable()
+    for step in range(500):
+        change(table, step, dice)
+        pod = SHAPES[step % len(SHAPES)]
+        group = table.picked_by(("default",), LabelSelectorSpec(match_labels=pod.labels))
+        columns = table.columns(pod)
+        for key in (names.ZONE, "rack"):
+            counted: dict[int, int] = {}
+            for entry in table.pods.values():
+                number = int(table.topology(key).domain[entry.row])
+                if entry.active and entry.shape.labels == pod.labels and columns.fits[entry.row] and number >= 0:
+                    counted[number] = counted.get(number, 0) + 1
+            found = table.active_in_domains(group, key, columns)
+            assert {number: count for number, count in found.items() if count} == counted, (step, key)
+        assert columns.fitting == int(columns.fits.sum())
