@@ -7,7 +7,7 @@ between the rules and the methods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from fractions import Fraction
@@ -22,7 +22,7 @@ from dovetail.decide.facts.roster import CostOrder, FirstClosed, Openings, Roste
 from dovetail.decide.gates import timers
 from dovetail.decide.gates.balanced import PoolTotals, pool_totals
 from dovetail.decide.gates.budgets import BudgetLedger
-from dovetail.decide.gates.candidates import Chain, awaited, gates_of
+from dovetail.decide.gates.candidates import Chains
 from dovetail.decide.gates.gate_results import GateContext
 from dovetail.decide.gates.haste import Haste
 from dovetail.decide.gates.pool_holds import Waiting, health_hold, window_hold
@@ -388,44 +388,6 @@ class RoundContext:
     def has_simulated(self, facts: NodeFacts) -> bool:
         """Return whether it is already known where the pods of a node that has to go would move to."""
         return ((self.index_of(facts),), False, ALL_TYPES) in self._simulations
-
-
-class Chains(Mapping[str, dict[Method, Chain]]):
-    """Gates 1 to 7 of nodes by name, each computed on first access.
-
-    `awaited`: returns the nodes that waiting pods would go to; called only for nodes that could be deleted as empty.
-    """
-
-    def __init__(
-        self,
-        nodes: Mapping[str, NodeFacts],
-        gate_context: GateContext,
-        awaited: Callable[[], Mapping[str, Sequence[Pod]]],
-    ) -> None:
-        self._nodes, self._gate_context, self._awaited = nodes, gate_context, awaited
-        self._found: dict[str, dict[Method, Chain]] = {}
-
-    def __getitem__(self, name: str) -> dict[Method, Chain]:
-        """Return a node's chains, by method."""
-        found = self.before_waiting(name)
-        empty = found[Method.EMPTY]
-        pods = self._awaited().get(name) if empty.open else None
-        return found if pods is None else {**found, Method.EMPTY: awaited(empty, pods)}
-
-    def before_waiting(self, name: str) -> dict[Method, Chain]:
-        """Return a node's chains from its own objects alone, ignoring waiting pods."""
-        found = self._found.get(name)
-        if found is None:
-            found = self._found[name] = gates_of(self._nodes[name], self._gate_context)
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the nodes by name."""
-        return iter(self._nodes)
-
-    def __len__(self) -> int:
-        """Count the nodes."""
-        return len(self._nodes)
 
 
 def in_cost_order(nodes: Sequence[NodeFacts], settings: Settings, now: datetime) -> tuple[NodeFacts, ...]:
