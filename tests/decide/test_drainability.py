@@ -101,6 +101,10 @@ def _vetoes(pdbs: list[PodDisruptionBudget], pod: Pod) -> tuple[tuple[str, ...],
         ([_pdb("b", _labels(app="web"), 1), _pdb("a", _labels(app="web"), 1)], (("default/a", "default/b"), 0)),
         ([_pdb("a", _labels(app="db")), _pdb("b", _labels(app="web"))], (("default/b",), 0)),
         ([_pdb("a", _labels(app="web")), _pdb("b", _labels(app="db"))], (("default/a",), 0)),
+        ([_pdb("a", _labels(app="web"), 1), _pdb("b", _labels(app="db"))], None),
+        ([_pdb("a", _labels(app="web"), 1), _pdb("b", _labels(tier="front"))], None),
+        ([_pdb("a", _labels(app="web"), 1), _pdb("b", {}, 1)], (("default/a", "default/b"), 0)),
+        ([_pdb("a", _labels(app="web"), 1), _pdb("b", _labels(app="web"), 1, namespace="other")], None),
     ],
 )
 def test_which_pdbs_veto(pdbs: list[PodDisruptionBudget], vetoed: Any) -> None:
@@ -153,10 +157,13 @@ def test_guards_are_renewed() -> None:
     """New versions of the same PDBs are counted again without a recompile; other PDBs are compiled."""
     old = [_pdb("a", _labels(app="web"), 1), _pdb("b", _labels(app="db"), 1)]
     guards = Guards(old)
-    assert set(guards.namespaces) == {"default"}
+    assert guards.refusing == {}
     assert guards.over([_pod(WEB), _pod({"app": "db"}), _pod()]) == {"default/a", "default/b"}
     fewer = guards.renewed([_pdb("a", _labels(app="web"), 0), old[1]])
     assert fewer.veto(_pod(WEB), NOW) is not None
+    assert {name: {key: set(values) for key, values in found.items()} for name, found in fewer.refusing.items()} == {
+        "default": {"app": {"web"}}
+    }
     assert guards.veto(_pod(WEB), NOW) is None
     assert fewer.matching(_pod(WEB))[0] is guards.matching(_pod(WEB))[0]
     for changed in (

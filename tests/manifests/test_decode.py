@@ -1,6 +1,7 @@
 import gzip
 import io
 import json
+import random
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from dovetail.api.findings import InputError
+from dovetail.api.reading import documents
 from dovetail.api.reading.decode import decode_objects, load_cluster
 from dovetail.model.objects import KINDS, NodePool, Pod
 from tests.paths import SHARED, needs_shared
@@ -92,6 +94,22 @@ def test_a_packed_file_of_several_parts(tmp_path: Path) -> None:
     data, file = listed(POD), tmp_path / "cluster.json.gz"
     file.write_bytes(gzip.compress(data[:40]) + gzip.compress(data[40:]) + b"\0" * 512)
     assert len(load_cluster([file]).pods) == 1
+
+
+@pytest.mark.parametrize("first", [0, 1, 60, 69, 70, 140, 4000])
+@pytest.mark.parametrize("padding", [0, 1, 200])
+def test_packed_files_are_unpacked_piece_by_piece(first: int, padding: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever a part ends in the pieces, the whole comes out; wherever a file is cut off, that is said."""
+    data = random.Random(1).randbytes(5000)
+    packed = gzip.compress(data[:first]) + gzip.compress(data[first:])
+    monkeypatch.setattr(documents, "_PIECE", 70)
+    assert documents._unpack(packed + b"\0" * padding, 10**6) == data
+    assert documents._unpack(packed, 5000) == data
+    with pytest.raises(InputError, match="unpacks to more than"):
+        documents._unpack(packed, 4999)
+    for end in (len(packed) - 1, len(packed) - 70, 1 + len(packed) // 70 * 70 - 70):
+        with pytest.raises(InputError, match="cut off"):
+            documents._unpack(packed[:end], 10**6)
 
 
 def test_many_json_documents_behind_each_other() -> None:

@@ -43,6 +43,20 @@ def seen(pods: list[Pod]) -> tuple[Any, ...]:
     return specs, found.cls.tolist(), found.flags.tolist(), [codes[code] for code in found.at.tolist()]
 
 
+def test_volumes_that_are_no_claims_tell_no_pods_apart() -> None:
+    """The API server mounts a token into nearly every pod, under a random name: that makes no class of its own."""
+    token = {"projected": {"sources": []}}
+    disk = {"name": "disk", "persistentVolumeClaim": {"claimName": "disk"}}
+    tokens = [[{"name": f"kube-api-access-{number}", **token}] for number in range(3)]
+    pods = [pod("a-0"), pod("a-1", volumes=tokens[0]), pod("a-2", volumes=tokens[1])]
+    pods += [pod("b-0", labels=pods[0].metadata.labels, volumes=[disk, *found]) for found in tokens]
+    classes = Classes(Resources())
+    assert Bindings(pods, classes, NodeNames(), None).cls.tolist() == [0, 0, 0, 1, 1, 1]
+    assert [[volume.name for volume in cls.info.spec.volumes] for cls in classes.all] == [[], ["disk"]]
+    daemon = pod("d-0", owner=("apps/v1", "DaemonSet"), volumes=[{"name": "host", "hostPath": {"path": "/"}}])
+    assert classes.spec_info(daemon.spec, daemon=True) is classes.all[0].info
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_depends_on_where_pods_lie(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Classes have the same numbers as if the pods were read in their given order."""

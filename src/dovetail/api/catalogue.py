@@ -4,7 +4,6 @@ Refuses what a decision could not trust (a negative price, a type without a name
 sentence that names the type and what to write. Prices are read as decimals, never as binary floats.
 """
 
-import difflib
 import gzip
 import zlib
 from collections.abc import Callable
@@ -94,6 +93,8 @@ def _no_table(cloud: str, region: str) -> str:
     from dovetail.api.clouds.tables import regions
 
     names = [entry.name for entry in regions() if entry.cloud == cloud]
+    import difflib  # only mistakes need it
+
     near = difflib.get_close_matches(region, names, n=1)
     hint = f"did you mean {cloud}:{near[0]}? " if near else ""
     return f"there is no built-in table for it; {hint}'dovetail catalog show {cloud}' lists the regions"

@@ -5,7 +5,6 @@ the most similar known one. Knows nothing of what the settings do. Sits in api.
 """
 
 import dataclasses
-import difflib
 from collections.abc import Callable, Collection
 from enum import StrEnum
 from pathlib import Path
@@ -117,6 +116,8 @@ def unknown_names(settings: Settings, cluster: Cluster) -> tuple[str, ...]:
 
 
 def _near(name: str, known: Collection[str]) -> str:
+    import difflib  # only mistakes need it
+
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)
     return f" (did you mean {near[0]}?)" if near else ""
 
@@ -142,6 +143,8 @@ def _only_document(data: bytes) -> Any:
 
 
 def _unknown(key: str, known: list[str], what: str) -> str:
+    import difflib  # only mistakes need it
+
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}"
     return f"there is no {what} {shown(key)}; {hint}"

@@ -150,11 +150,12 @@ def naming_the_culprit(cluster: "Cluster") -> Iterator[None]:
 def load_catalogue_option(args: argparse.Namespace, cluster: "Cluster") -> "Catalogue":
     """Load --catalog, or the built-in table of the nodes' cloud and region."""
     from dovetail.api.catalogue import CatalogueError, load_catalogue
-    from dovetail.api.clouds.detect import choose_catalogue
 
     try:
         where = args.catalog
         if where is None:
+            from dovetail.api.clouds.detect import choose_catalogue
+
             where, note = choose_catalogue(cluster.nodes)
             if note:
                 print(f"note: {note}", file=sys.stderr)

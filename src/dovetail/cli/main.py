@@ -9,7 +9,6 @@ Exit status: 0 done, 1 the answer is "no", 2 wrong usage or unreadable input, 13
 
 import argparse
 import contextlib
-import difflib
 import errno
 import importlib
 import importlib.util
@@ -158,6 +157,8 @@ def _check_command(arguments: Sequence[str]) -> None:
     wanted, known = _wanted(arguments), [entry.name for entry in COMMANDS]
     if wanted is None or wanted in known or arguments[0] != wanted:
         return
+    import difflib  # only mistakes need it
+
     near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else "'dovetail --help' lists them"
     raise InputError(f"there is no command {one_line(wanted)}; {hint}")
@@ -171,6 +172,8 @@ def _near_option(parser: argparse.ArgumentParser, command: str | None, word: str
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction) and command in action.choices:
             known = [name for option in action.choices[command]._actions for name in option.option_strings]
+    import difflib
+
     near = difflib.get_close_matches(word.partition("=")[0], known, n=1, cutoff=0.75)
     return near[0] if near else None
 
@@ -184,7 +187,8 @@ def build_parser(arguments: Sequence[str]) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"dovetail {__version__}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser)
+    # argparse would format the usage to find the prog, which takes some modules.
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser, prog=parser.prog)
     wanted = _wanted(arguments)
     there = [command for command in COMMANDS if importlib.util.find_spec(f"dovetail.cli.{command.module}") is not None]
     for command in there:

@@ -97,7 +97,12 @@ def cluster_of(objects: Iterable[AnyObject], unknown_kinds: dict[str, int] | Non
 
 
 def _in_order(items: list[AnyObject]) -> tuple[AnyObject, ...]:
-    """Return objects of one kind by namespace, then name, as one string because that compares faster."""
-    metas = [item.metadata for item in items]
-    found = dict(zip([f"{meta.namespace}\0{meta.name}" for meta in metas], items, strict=True))
-    return tuple([found[place] for place in sorted(found)])
+    """Return objects of one kind by namespace, then name."""
+    by_namespace: dict[str, dict[str, AnyObject]] = {}
+    for item in items:
+        meta = item.metadata
+        found = by_namespace.get(meta.namespace)
+        if found is None:
+            found = by_namespace[meta.namespace] = {}
+        found[meta.name] = item
+    return tuple([found[name] for _, found in sorted(by_namespace.items()) for name in sorted(found)])

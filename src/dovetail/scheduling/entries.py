@@ -85,15 +85,15 @@ class Entry:
 class Lane:
     """The nodes to try, in order, for pods of a class that only need room; continues where the last one was placed."""
 
-    __slots__ = ("barred", "cursors", "need", "nodes")
+    __slots__ = ("closed", "cursors", "need", "nodes")
 
     def __init__(
-        self, nodes: NodeList, need: tuple[tuple[int, int], ...], cursors: list[int], barred: frozenset[int]
+        self, nodes: NodeList, need: tuple[tuple[int, int], ...], cursors: list[int], closed: frozenset[int]
     ) -> None:
         self.nodes = nodes
         self.need = need
         self.cursors = cursors
-        self.barred = barred
+        self.closed = closed
 
 
 class Touched:

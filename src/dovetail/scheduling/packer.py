@@ -104,21 +104,21 @@ class Packer:
 
     def _lane(self, variant: Variant, *, exempt: bool) -> Lane | None:
         """Return the nodes to try for pods that only need room; None for other pods, or if no node takes one."""
-        if not variant.simple or not variant.buckets:
+        buckets = variant.buckets if variant.simple else ()
+        if not buckets:
             return None
         cursors = self._cursors.setdefault((variant.id, exempt), [0])
-        barred = self.removed if exempt or not self.closed else self.removed | self.closed
         # Without topology rules there is one bucket.
-        return Lane(variant.buckets[0][1], variant.need, cursors, barred)
+        return Lane(buckets[0][1], variant.need, cursors, _NONE if exempt else self.closed)
 
     def _put_on_first_node(self, entry: Entry, lane: Lane) -> bool:
         """Place a pod that only needs room, as `_add` would; False if no node takes it."""
-        nodes, need, cursors, barred = lane.nodes, lane.need, lane.cursors, lane.barred
-        touched, row = self.touched, self.frame.row
+        nodes, need, cursors, closed = lane.nodes, lane.need, lane.cursors, lane.closed
+        touched, row, removed = self.touched, self.frame.row, self.removed
         position = cursors[0]
         while position < len(nodes) or nodes.grow():
             node = nodes[position]
-            if node not in barred:
+            if node not in removed and node not in closed:
                 here = touched.get(node)
                 if here is None:
                     here = touched[node] = Touched(row(node).copy())
@@ -153,7 +153,7 @@ class Packer:
                 continue
             state = self.states[group.id] = GroupState(group, self._salt)
             self._recorders.clear()
-            if not group.host:
+            if not group.host and group.domains is not None:
                 for node in self.removed:
                     state.forget_node(node)
             if self._moving:

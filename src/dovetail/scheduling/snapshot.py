@@ -130,9 +130,7 @@ class Snapshot:
 
     def _read_nodes(self, previous: "Snapshot | None") -> None:
         earlier = (
-            None
-            if previous is None
-            else EarlierNodes(previous.cluster, previous.settings.rules, previous._memory.states, previous._entries)
+            None if previous is None else EarlierNodes(previous.cluster, previous.settings.rules, previous._entries)
         )
         self._entries: list[NodeEntry] = read_nodes(self.cluster, self.settings, self._memory, earlier)
         found = self._entries
@@ -273,6 +271,11 @@ class Snapshot:
     def initialized(self) -> int:
         """Return how many nodes are initialized; these come first."""
         return sum(state.initialized for state in self.states)
+
+    @cached
+    def joined(self) -> int:
+        """Return how many nodes have a Node."""
+        return sum([state.node is not None for state in self.states])
 
     @cached
     def leaving_ids(self) -> frozenset[int]:

@@ -122,12 +122,13 @@ def decode_objects(data: bytes) -> DecodedObjects:
     """Decode one input: a List, an object or many documents, JSON or YAML."""
     whole = read_whole_list(data, _is_of_today)
     if whole is not None and whole.objects:
+        objects = whole.objects
+        for at in whole.unplaced:
+            objects[at] = _placed(objects[at], _KIND_OF[type(objects[at])])
         return DecodedObjects(
-            objects=[
-                item if item.metadata.namespace else _placed(item, _KIND_OF[type(item)]) for item in whole.objects
-            ],
-            captured_at=whole.captured_at,
-            latest_heartbeat=whole.latest_heartbeat,
+            objects=objects,
+            captured_at=max(whole.captures, default=None),
+            latest_heartbeat=max(whole.heartbeats, default=None),
         )
     found = DecodedObjects()
     seen = False

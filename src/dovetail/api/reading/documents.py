@@ -5,6 +5,7 @@ tree. Knows kinds only as words. Errors are `InputError`s without the file's nam
 api.
 """
 
+import io
 import json
 import re
 import sys
@@ -21,6 +22,7 @@ MIB: Final = 1024 * 1024
 CLUSTER_MAX: Final = 2048 * MIB  # a captured cluster, unpacked
 UNPACKED_MAX: Final = 512 * MIB  # what a gzip file may unpack to; 5,000 nodes are 70 MiB
 _GZIP_FORMAT: Final = 16 + zlib.MAX_WBITS
+_PIECE: Final = 128 * 1024  # of a packed file, unpacked at a time
 MANIFEST_MAX: Final = 16 * MIB  # a file of manifests; etcd itself stops at 1.5 MiB for one object
 YAML_MAX: Final = 64 * MIB  # YAML takes a second and some 30 MiB of memory per MiB
 NOTHING_THERE: Final = "it holds no Kubernetes object; give what 'kubectl get ... -o json' prints"
@@ -100,24 +102,25 @@ def read_input(path: Path | str, limit: int = CLUSTER_MAX) -> bytes:
 def _unpack(data: bytes, limit: int) -> bytes:
     """Unpack gzip; refuse a file that unpacks to far more than any cluster needs."""
     most = min(limit, UNPACKED_MAX)
-    parts: list[bytes] = []
-    left = most + 1
+    found = io.BytesIO()
     try:
         while data:
             member = zlib.decompressobj(_GZIP_FORMAT)
-            parts.append(member.decompress(data, left))
-            left -= len(parts[-1])
-            if left <= 0:
-                remedy = "split it, or leave out what is not needed"
-                if most < limit:
-                    remedy = f"if that is right, unpack it (gunzip): plain files may have {limit // MIB} MiB"
-                raise InputError(f"it unpacks to more than {most // MIB} MiB; {remedy}")
-            if not member.eof:
+            for start in range(0, len(data), _PIECE):  # in one call it would be collected in blocks and copied again
+                found.write(member.decompress(data[start : start + _PIECE], most + 1 - found.tell()))
+                if found.tell() > most:
+                    remedy = "split it, or leave out what is not needed"
+                    if most < limit:
+                        remedy = f"if that is right, unpack it (gunzip): plain files may have {limit // MIB} MiB"
+                    raise InputError(f"it unpacks to more than {most // MIB} MiB; {remedy}")
+                if member.eof:
+                    break
+            else:
                 raise InputError("the gzip file is cut off; fetch or write it again")
-            data = member.unused_data.lstrip(b"\0")  # files may be padded; another member may follow
+            data = (member.unused_data + data[start + _PIECE :]).lstrip(b"\0")  # padding, or another member
     except zlib.error:
         raise InputError("the gzip file is damaged; fetch or write it again") from None
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return found.getvalue()
 
 
 def _as_utf8(data: bytes) -> bytes:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from dovetail.model import names
@@ -23,6 +24,7 @@ _INT32: Final = re.compile(r"[+-]?[0-9]+")  # what Go's ParseInt reads in base 1
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
+@lru_cache(maxsize=1024)
 def _int32(text: str) -> int | None:
     if not _INT32.fullmatch(text):
         return None
@@ -56,7 +58,7 @@ def eviction_cost(pod: Pod, *, ranked: bool = False) -> int:
     priority = pod.spec.priority
     if not annotations and not priority:
         return UNIT
-    extra, _ = deletion_cost(annotations, ranked=ranked)
+    extra = deletion_cost(annotations, ranked=ranked)[0] if annotations else 0
     cost = UNIT + extra + (priority or 0) * 4  # 2^27 / 2^25
     return max(-_LIMIT, min(_LIMIT, cost))
 

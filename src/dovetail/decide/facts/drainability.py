@@ -82,17 +82,38 @@ _NONE: Final[dict[str, dict[str | None, list[_Guard]]]] = {}
 
 
 class Guards:
-    """The cluster's PDBs, found by a label that a pod must carry, so that 80,000 pods are matched in one pass."""
+    """The cluster's PDBs, found by a label that a pod must carry, so that 80,000 pods are matched in one pass.
+
+    `refusing`: by namespace, the labels and values of pods whose eviction might be refused now; that of all others is
+    not. A PDB that requires no label is found by the empty label, which no pod has: the value of that is None.
+    """
+
+    refusing: Mapping[str, Mapping[str, Mapping[str | None, Sequence[object]]]]
 
     def __init__(self, pdbs: Sequence[PodDisruptionBudget]) -> None:
         self._by_label: dict[str, dict[str, dict[str | None, list[_Guard]]]] = {}
-        self._count(pdbs)
         for pdb in pdbs:
             self._add(pdb)
+        self._count(pdbs)
 
     def _count(self, pdbs: Sequence[PodDisruptionBudget]) -> None:
         self._pdbs = pdbs
         self._allowed = {_key(pdb): pdb.status.disruptions_allowed for pdb in pdbs}
+        self.refusing = {
+            namespace: found for namespace, by_key in self._by_label.items() if (found := self._may_refuse(by_key))
+        }
+
+    def _may_refuse(
+        self, by_key: dict[str, dict[str | None, list[_Guard]]]
+    ) -> Mapping[str, Mapping[str | None, Sequence[object]]]:
+        """Return those labels and values of a namespace whose pods an eviction might be refused to."""
+        if len(by_key) > 1:
+            return by_key  # a pod may have one PDB by one label and one by another
+        ((key, by_value),) = by_key.items()
+        left = {
+            value: guards for value, guards in by_value.items() if len(guards) > 1 or self._allowed[guards[0].key] == 0
+        }
+        return {key: left} if left else {}
 
     def renewed(self, pdbs: Sequence[PodDisruptionBudget]) -> "Guards":
         """Return the guards of newer PDBs; if only their status changed, the compiled selectors are kept."""
@@ -102,14 +123,6 @@ class Guards:
         other = copy(self)
         other._count(pdbs)
         return other
-
-    @property
-    def namespaces(self) -> Mapping[str, Mapping[str, Mapping[str | None, Sequence[object]]]]:
-        """Return the namespaces that have any PDB, with labels and values: a pod with none of them has no PDB.
-
-        A PDB that requires no label is found by the empty label, which no pod has: the value of that is None.
-        """
-        return self._by_label
 
     def _add(self, pdb: PodDisruptionBudget) -> None:
         spec, namespace = pdb.spec, pdb.metadata.namespace
@@ -142,6 +155,12 @@ class Guards:
 
     def veto(self, pod: Pod, now: datetime) -> PdbVeto | None:
         """Return why the eviction API would refuse the pod now, or None."""
+        labels = pod.metadata.labels
+        for key, by_value in self.refusing.get(pod.metadata.namespace, _NONE).items():
+            if labels.get(key) in by_value:
+                break
+        else:
+            return None
         found = self.matching(pod)
         if not found or (len(found) == 1 and self._allowed[found[0].key] != 0) or not _would_be_evicted(pod, now):
             return None

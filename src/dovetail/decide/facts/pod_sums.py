@@ -84,7 +84,7 @@ class PodSums:
         surge = surges.of(pod)
         if surge is None and self.veto is not None:
             return
-        veto = guards.veto(pod, now) if pod.metadata.namespace in guards.namespaces else None
+        veto = guards.veto(pod, now)
         if surge is not None and (veto is not None or surge.is_single):
             self.surges.setdefault(surge.name, (pod, surge))
         elif self.veto is None:
@@ -100,13 +100,12 @@ class PodSums:
                     self.positive += max(amount, 0)
 
     def _note_unreadable(self, pod: Pod) -> None:
-        where = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
-        value = unreadable_protection(pod)
+        value, bad = unreadable_protection(pod), cost.unreadable_cost(pod, ranked=self.ranked)
+        where = f"pod {pod.metadata.namespace}/{pod.metadata.name}" if value is not None or bad is not None else ""
         if value is not None:
             self.unreadable.append(
                 f"{where}: {names.DO_NOT_DISRUPT}: {value!r} is neither true nor a duration; ignored"
             )
-        bad = cost.unreadable_cost(pod, ranked=self.ranked)
         if bad is not None:
             self.unreadable.append(f"{where}: {bad} is not a 32-bit integer; ignored")
 
@@ -119,25 +118,26 @@ _ORDINARY: Final = frozenset({RESCHEDULABLE, DAEMON})
 def sum_up(snapshot: Snapshot, index: int, guards: Guards, now: datetime) -> PodSums:
     """Count the pods of a node."""
     sums = PodSums(ranked=snapshot.surroundings.features.has(FeatureGate.POD_DELETION_COST))
-    bindings, guarded, surges = snapshot.bindings, guards.namespaces, snapshot.surges
-    bits, asks_all = bindings.bits, surges is not NO_SURGES
+    bindings, refusing, surges = snapshot.bindings, guards.refusing, snapshot.surges
+    asks_all, reschedulable = surges is not NO_SURGES, sums.reschedulable
     movers = daemons = 0
-    for pod, place in zip(snapshot.pods_on[index], bindings.on_node(index), strict=True):
-        flags, meta = bits[place], pod.metadata
-        if meta.annotations or pod.spec.priority or flags not in _ORDINARY:
-            sums.add(pod, flags)
-        elif flags == DAEMON:
+    flags, odd = bindings.marks_on(index)
+    for pod, bits, is_odd in zip(snapshot.pods_on[index], flags, odd, strict=True):
+        if is_odd or bits not in _ORDINARY:
+            sums.add(pod, bits)
+        elif bits == DAEMON:
             daemons += 1
         else:
-            sums.reschedulable.append(pod)
+            reschedulable.append(pod)
             movers += 1
-        if flags & _GOING:
+        if bits & _GOING:
             continue
-        if asks_all or meta.annotations:
+        if asks_all or (is_odd and pod.metadata.annotations):
             sums.ask(pod, guards, surges, now)
-        elif sums.veto is None:
+        elif refusing and sums.veto is None:
+            meta = pod.metadata
             labels = meta.labels
-            for key, by_value in guarded.get(meta.namespace, _NO_LABELS).items():
+            for key, by_value in refusing.get(meta.namespace, _NO_LABELS).items():
                 if labels.get(key) in by_value:
                     sums.veto = guards.veto(pod, now)
                     break

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from datetime import UTC, tzinfo
 from typing import Final
-from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -105,6 +104,8 @@ def read_zone(name: str) -> tzinfo:
     """Return the time zone of an IANA name; raises `ScheduleError`."""
     if name in {"", "UTC"}:
         return UTC
+    from zoneinfo import ZoneInfo  # few schedules need it
+
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, LookupError):  # unknown, malformed, or a directory of the time zone database

@@ -7,6 +7,7 @@ only new objects cost anything. Room, topology counts and views are sums and sor
 from collections.abc import Callable, Sequence
 from copy import copy
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -20,6 +21,7 @@ from dovetail.scheduling.pods.classes import (
     Classes,
     PodClass,
     PodRecord,
+    SpecInfo,
     flags_of,
     spec_mark,
 )
@@ -29,6 +31,7 @@ CountedSpec = Callable[[Pod], PodSpec]
 """The spec that the scheduler counts with, of a pod."""
 
 Column = npt.NDArray[np.int64]
+_encode = msgspec.json.Encoder().encode
 _SHORT = 1 << 16
 _MANY = 1000
 
@@ -58,7 +61,10 @@ class NodeNames:
 
 
 class Bindings:
-    """Where pods are: `cls`, `flags` and `at` (the number of the node's name) per pod of the cluster, in its order."""
+    """Where pods are: `cls`, `flags` and `at` (the number of the node's name) per pod of the cluster, in its order.
+
+    `odd`: pods with annotations or a priority; all others cost the same to evict, and object to nothing.
+    """
 
     def __init__(
         self,
@@ -76,6 +82,7 @@ class Bindings:
         self.cls: Column = np.full(count, -1, dtype=np.int64)
         self.flags: Column = np.zeros(count, dtype=np.int64)
         self.at: Column = np.zeros(count, dtype=np.int64)
+        self.odd: Mask = np.zeros(count, dtype=np.bool_)
         self.changed: set[int] | None = None
         self.fresh: list[int] | None = None
         if old is None:
@@ -85,6 +92,7 @@ class Bindings:
         same = was >= 0
         for mine, theirs in ((self.cls, old.cls), (self.flags, old.flags), (self.at, old.at)):
             mine[same] = theirs[was[same]]
+        self.odd[same] = old.odd[was[same]]
         self.fresh = np.flatnonzero(~same).tolist()
         self._read(self.fresh, names)
         stays = np.zeros(len(old.pods), dtype=np.bool_)
@@ -140,33 +148,48 @@ class Bindings:
 
     def _read(self, places: Sequence[int], names: NodeNames) -> None:
         """Read the pods at these places; classes are numbered in the order of the places."""
-        classes, spec_of, code = self._classes, self._spec_of, names.code
+        if not places:
+            return
         pods = [self.pods[place] for place in places]
-        order = _in_memory(pods)
-        flags, at, marks = [0] * len(pods), [0] * len(pods), [b""] * len(pods)
-        known: dict[bytes, bytes] = {}
-        for here in order:
-            pod = pods[here]
-            bits = flags[here] = flags_of(pod)
-            mark = spec_mark(spec_of(pod), daemon=bits & DAEMON != 0)
-            marks[here] = known.setdefault(mark, mark)
-            at[here] = code(pod.spec.node_name)
-        specs = classes.specs
-        infos = [
-            specs.get(mark) or classes.spec_info(spec_of(pods[here]), daemon=flags[here] & DAEMON != 0)
-            for here, mark in enumerate(marks)
-        ]
-        used = {info.id: info for info in infos}
-        if classes.use_keys(key for info in used.values() for key in info.keys):
+        kinds, marks = self._sort_out(places, pods, names)
+        classes, spec_of, flags = self._classes, self._spec_of, self.flags[places].tolist()
+        infos: dict[int, SpecInfo] = {}
+        for here, kind in enumerate(kinds):
+            if kind not in infos:
+                info = classes.specs.get(marks[kind])
+                infos[kind] = info or classes.spec_info(spec_of(pods[here]), daemon=flags[here] & DAEMON != 0)
+        if classes.use_keys(key for info in infos.values() for key in info.keys):
             for place in np.flatnonzero(self.cls >= 0).tolist():
                 self.cls[place] = classes.class_of(self.pods[place], classes.all[self.cls[place]].info).id
-        if not pods:
-            return
-        labels = classes.label_marks(pods, order)
-        class_of = classes.class_of
-        self.cls[places] = [class_of(*entry).id for entry in zip(pods, infos, labels, strict=True)]
+        found: dict[int, int] = {}
+        for here, kind in enumerate(kinds):
+            if kind not in found or infos[kind].names_claims:
+                found[kind] = classes.class_of(pods[here], infos[kind]).id
+            kinds[here] = found[kind]
+        self.cls[places] = kinds
+
+    def _sort_out(self, places: Sequence[int], pods: list[Pod], names: NodeNames) -> tuple[list[int], list[bytes]]:
+        """Read flags and nodes of these pods; return the number of each pod's kind, and each kind's mark of its spec.
+
+        Pods of one kind agree in namespace, labels and spec: most pods of a ReplicaSet do.
+        """
+        spec_of, code = self._spec_of, names.code
+        flags, at, kinds = [0] * len(pods), [0] * len(pods), [0] * len(pods)
+        odd = bytearray(len(pods))
+        known: dict[tuple[bytes, bytes, str], int] = {}
+        for here in _in_memory(pods):
+            pod = pods[here]
+            meta, spec = pod.metadata, spec_of(pod)
+            bits = flags[here] = flags_of(pod)
+            mark = (spec_mark(spec, daemon=bits & DAEMON != 0), _encode(meta.labels), meta.namespace)
+            kinds[here] = known.setdefault(mark, len(known))
+            at[here] = code(spec.node_name)
+            if meta.annotations or spec.priority:
+                odd[here] = 1
         self.flags[places] = flags
         self.at[places] = at
+        self.odd[places] = np.frombuffer(odd, dtype=np.bool_)
+        return kinds, [mark for mark, _, _ in known]
 
     def settle(self, codes: Sequence[int], names: NodeNames) -> None:
         """Assign pods to node indexes: `codes` are the numbers of the nodes' names, in the nodes' order."""
@@ -193,6 +216,11 @@ class Bindings:
         """Return the indexes of the pods on a node, in the order of the cluster."""
         places: list[int] = self._order[self._edges[index] : self._edges[index + 1]].tolist()
         return places
+
+    def marks_on(self, index: int) -> tuple[list[int], list[bool]]:
+        """Return the flags of the pods on a node, and which of them are odd, in the order of the cluster."""
+        places = self._order[self._edges[index] : self._edges[index + 1]]
+        return self.flags[places].tolist(), self.odd[places].tolist()
 
     def sums(self, of_class: Column) -> Column:
         """Return the sums over the pods of each node that have not ended, given a row for each class."""

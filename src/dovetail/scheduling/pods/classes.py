@@ -5,7 +5,7 @@ in the cluster uses. A registry only grows and is passed from snapshot to snapsh
 Decides nothing; `scheduling.variants` compiles what a class asks of a node.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -73,8 +73,6 @@ class PodClass:
         self.memory = info.requests.get("memory", 0)
 
 
-LabelMark = tuple[str, tuple[str | None, ...]]
-"""A pod's namespace, and its values of the labels that some selector uses."""
 PodRecord = tuple[PodClass, int]
 """A pod's class and its flags."""
 
@@ -88,7 +86,7 @@ class Classes:
         self.claims = False
         self.keys: frozenset[str] = frozenset()
         self.all: list[PodClass] = []
-        self._by_mark: dict[tuple[int, LabelMark, str], PodClass] = {}
+        self._by_mark: dict[tuple[int, str, tuple[str | None, ...], str], PodClass] = {}
         self._sorted_keys: tuple[str, ...] = ()
 
     def spec_info(self, spec: PodSpec, *, daemon: bool = False) -> SpecInfo:
@@ -96,8 +94,7 @@ class Classes:
         mark = spec_mark(spec, daemon=daemon)
         info = self.specs.get(mark)
         if info is None:
-            counted = _without_own_node(spec) if daemon else spec
-            info = self.specs[mark] = SpecInfo(len(self.specs), counted, self.resources)
+            info = self.specs[mark] = SpecInfo(len(self.specs), _counted(spec, daemon=daemon), self.resources)
             self.claims = self.claims or info.claims
         return info
 
@@ -111,36 +108,41 @@ class Classes:
         self._by_mark.clear()
         return True
 
-    def label_marks(self, pods: Sequence[Pod], order: Iterable[int]) -> list[LabelMark]:
-        """Return what tells pods of one spec apart, read in this order; equal ones are the same object."""
-        keys, known = self._sorted_keys, dict[LabelMark, LabelMark]()
-        found: list[LabelMark] = [("", ())] * len(pods)
-        for here in order:
-            meta = pods[here].metadata
-            mark = (meta.namespace, tuple(map(meta.labels.get, keys)))
-            found[here] = known.setdefault(mark, mark)
-        return found
-
-    def class_of(self, pod: Pod, info: SpecInfo, label_mark: LabelMark | None = None) -> PodClass:
+    def class_of(self, pod: Pod, info: SpecInfo) -> PodClass:
         """Return the class of a pod."""
-        labels = label_mark or self.label_marks((pod,), (0,))[0]
+        meta = pod.metadata
+        labels = tuple(map(meta.labels.get, self._sorted_keys))
         # A generic ephemeral volume's claim is named after its pod.
-        own_name = pod.metadata.name if info.names_claims else ""
-        mark = (info.id, labels, own_name)
+        own_name = meta.name if info.names_claims else ""
+        mark = (info.id, meta.namespace, labels, own_name)
         found = self._by_mark.get(mark)
         if found is None:
-            kept = {key: value for key, value in zip(self._sorted_keys, labels[1], strict=True) if value is not None}
-            found = self._by_mark[mark] = PodClass(len(self.all), info, labels[0], kept, own_name)
+            kept = {key: value for key, value in zip(self._sorted_keys, labels, strict=True) if value is not None}
+            found = self._by_mark[mark] = PodClass(len(self.all), info, meta.namespace, kept, own_name)
             self.all.append(found)
         return found
 
 
 def spec_mark(spec: PodSpec, *, daemon: bool = False) -> bytes:
     """Return what equal specs have in common, whatever their node."""
-    if daemon:
-        spec = _without_own_node(spec)
-    raw = _encode(spec)
+    raw = _encode(_counted(spec, daemon=daemon))
     return raw[_PREFIX + len(spec.node_name) + 2 :] if spec.node_name else raw[1:]
+
+
+def _counted(spec: PodSpec, *, daemon: bool) -> PodSpec:
+    """Return the spec without what differs from pod to pod and says nothing about the pod's place."""
+    if spec.volumes:
+        spec = _without_own_volumes(spec)
+    return _without_own_node(spec) if daemon else spec
+
+
+def _without_own_volumes(spec: PodSpec) -> PodSpec:
+    """Return the spec with only those volumes that are claims.
+
+    The API server adds one with a random name to nearly every pod: `kube-api-access-x2x4p`.
+    """
+    claims = tuple([v for v in spec.volumes if v.persistent_volume_claim is not None or v.ephemeral is not None])
+    return spec if len(claims) == len(spec.volumes) else msgspec.structs.replace(spec, volumes=claims)
 
 
 def _without_own_node(spec: PodSpec) -> PodSpec:

@@ -80,7 +80,10 @@ _NONE: Final[dict[str, dict[str | None, list[tuple[LabelSelector, bool, bool]]]]
 
 
 class Blockers:
-    """PDBs that never allow an eviction, by namespace; they don't apply to pods of the ReplicaSets in `surging`."""
+    """PDBs that never allow an eviction, by namespace; they don't apply to pods of the ReplicaSets in `surging`.
+
+    Two PDBs of one pod never allow one either.
+    """
 
     __slots__ = ("_by_label", "_surging")
 
@@ -95,6 +98,11 @@ class Blockers:
             # Found by a label that its pods must carry, if there is one: a namespace may have hundreds of PDBs.
             key, value = selector.equal[0] if selector.equal else ("", None)
             self._by_label.setdefault(namespace, {}).setdefault(key, {}).setdefault(value, []).append(row)
+        for by_key in self._by_label.values():
+            if len(by_key) == 1:  # so no pod has one PDB by one label and one by another
+                for by_value in by_key.values():
+                    for value in [value for value, rows in by_value.items() if len(rows) == 1 and not rows[0][1]]:
+                        del by_value[value]  # its pods have one PDB, which allows evictions at times
 
     def _matching(self, pod: Pod) -> list[tuple[LabelSelector, bool, bool]]:
         namespace, labels = pod.metadata.namespace, pod.metadata.labels

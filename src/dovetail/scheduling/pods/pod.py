@@ -81,7 +81,8 @@ def is_provisionable(pod: Pod) -> bool:
 
 def tolerates_disruption(pod: Pod) -> bool:
     """Return whether it tolerates Karpenter's own disruption taint, and so is never evicted by it."""
-    return tolerates(pod.spec.tolerations, (_DISRUPTED,))
+    tolerations = pod.spec.tolerations
+    return bool(tolerations) and tolerates(tolerations, (_DISRUPTED,))
 
 
 def _number(text: str) -> int | None:

@@ -8,7 +8,6 @@ Karpenter: the minimum is always 0, since a new node can be opened; they are cou
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Final
 
 import numpy as np
@@ -79,9 +78,12 @@ class NodeFilter:
 
 
 class Domains:
-    """The domains of a label: those of nodes and those that pools could open, numbered by name, or as `ties` says."""
+    """The domains of a label: those of nodes and those that pools could open, numbered by name, or as `ties` says.
 
-    __slots__ = ("column", "key", "names", "place", "taints")
+    `column` and `places`: the number of each node's domain, as an array and as plain numbers; -1: it has none.
+    """
+
+    __slots__ = ("column", "key", "names", "place", "places", "taints")
 
     def __init__(
         self,
@@ -99,10 +101,13 @@ class Domains:
         values, codes = columns.labels(key)
         self.names: list[str] = sorted({*values, *universe, *mentioned})
         if ties:
+            from hashlib import sha256  # few runs need it
+
             self.names.sort(key=lambda name: sha256(f"{ties}/{name}".encode()).digest())
         self.place: dict[str, int] = {name: i for i, name in enumerate(self.names)}
         recode = np.array([*(self.place[value] for value in values), -1], dtype=np.int32)
         self.column: Codes = recode[codes]
+        self.places: list[int] = self.column.tolist()
         self.taints = universe
 
     def openable(self, tolerations: tuple[Toleration, ...] | None) -> list[int]:

@@ -3,8 +3,6 @@
 An overlay on a `Group` of `scheduling.topology.groups`: only what this simulation changes is copied.
 """
 
-from hashlib import sha256
-
 import numpy as np
 
 from dovetail.model.labels.requirements import Requirement
@@ -32,7 +30,7 @@ class GroupState:
         group = self.group
         if group.host or group.domains is None or not group.takes_part(node):
             return
-        place = int(group.domains.column[node])
+        place = group.domains.places[node]
         if place >= 0 and group.nodes_in[place] > 0:
             if self.nodes_in is group.nodes_in:
                 self.nodes_in = list(group.nodes_in)
@@ -47,7 +45,7 @@ class GroupState:
             self.less[node] = self.less.get(node, 0) + 1
             return
         assert group.domains is not None
-        place = int(group.domains.column[node])
+        place = group.domains.places[node]
         if place >= 0:
             self.counts[place] -= 1
 
@@ -59,7 +57,7 @@ class GroupState:
             self.extra[node] = self.extra.get(node, 0) + 1
             return
         assert group.domains is not None
-        place = int(group.domains.column[node])
+        place = group.domains.places[node]
         if place >= 0:
             self.counts[place] += 1
 
@@ -213,6 +211,8 @@ class GroupState:
         """
         if count == 1 or not self.salt:
             return 0
+        from hashlib import sha256  # few runs need it
+
         self.draws += 1
         drawn = sha256(f"{self.salt}/{self.group.text}/{self.draws}".encode()).digest()
         return int.from_bytes(drawn[:8]) % count
