@@ -119,9 +119,14 @@ class DoubleLaunchChecker(Checker):
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
         self._made: dict[str, str] = {}
+        self._of_commands: dict[str, None] = {}
 
     def changed(self, change: Change) -> None:
-        """Check that a deleted name is never created again."""
+        """Check that a deleted name is never created again; follow the claims that carry a command's record."""
+        if change.new is not None and names.COMMAND in change.new.metadata.annotations:
+            self._of_commands[change.key] = None
+        else:
+            self._of_commands.pop(change.key, None)
         if change.old is None:
             claim = cast("NodeClaim", change.new)
             if self._made.setdefault(change.key, claim.metadata.uid) != claim.metadata.uid:
@@ -133,7 +138,7 @@ class DoubleLaunchChecker(Checker):
             return
         record = decode_record(instruction.record)
         mine = {entry.uid for entry in record.nodes} if record is not None else set()
-        for name in sorted(self.store.claims):
+        for name in sorted(self._of_commands):
             claim = self.store.claims[name]
             other = record_on(claim)
             if other is None or other.id == instruction.command_id or claim.metadata.deletion_timestamp is not None:
