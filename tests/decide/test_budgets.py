@@ -9,6 +9,7 @@ import pytest
 
 from dovetail.api.pool_marks import Departure, History
 from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.facts.roster import Members
 from dovetail.decide.gates.budgets import (
     Allowance,
     BudgetLedger,
@@ -169,7 +170,7 @@ def _ledger(
 ) -> BudgetLedger:
     policies = more.pop("policies", {"default": DisruptionPolicy(budgets=budgets, **more.pop("policy", {}))})
     in_flight = InFlight(leaving=tuple(leaving))
-    return BudgetLedger(nodes, policies, settings, NOW, in_flight, **more)
+    return BudgetLedger(Members().by_pool(nodes), policies, settings, NOW, in_flight, **more)
 
 
 def _leaving(node: str, method: Method = Method.DRIFTED, command: str = "x") -> LeavingNode:

@@ -164,13 +164,13 @@ def test_simulations_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_gates_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A decider with memory evaluates a node's gates once while nothing changes."""
     asked: list[str] = []
-    real = RoundContext._passed
+    real = RoundContext._ask
 
     def counted(self: RoundContext, facts: Any) -> Any:
         asked.append(facts.name)
         return real(self, facts)
 
-    monkeypatch.setattr(RoundContext, "_passed", counted)
+    monkeypatch.setattr(RoundContext, "_ask", counted)
     town = _town()
     decider, question = Decider(), town.question()
     first = decider.scene(question).passing(Method.MULTI_NODE)

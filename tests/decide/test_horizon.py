@@ -11,6 +11,7 @@ import pytest
 from dovetail.api.pod_windows import read_pod_window
 from dovetail.decide.facts.cost import UNIT
 from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.facts.roster import Roster
 from dovetail.decide.gates.haste import Haste
 from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.horizon import next_change, node_times, window_times
@@ -40,6 +41,7 @@ def _scene(nodes: Sequence[NodeFacts] = (), policy: DisruptionPolicy | None = No
             "question": question,
             "haste": Haste(question),
             "nodes": nodes,
+            "roster": Roster(),
             "settings": DOVETAIL,
             "stabilized_until": None,
             "in_flight": InFlight(),

@@ -193,7 +193,7 @@ def _command(*nodes: str) -> Command:
 def test_moves_that_were_judged(several: Any, one: Any, told: list[tuple[str, bool, float | None]]) -> None:
     """The result lists the last batch and all single nodes that were judged, by pool, with scores."""
     runs = {
-        method: MethodRun(method=method, candidates=(), refused=tuple(entry[0]), commands=tuple(entry[1]))
+        method: MethodRun(method=method, refused=tuple(entry[0]), commands=tuple(entry[1]))
         for method, entry in ((Method.MULTI_NODE, several), (Method.SINGLE_NODE, one))
         if entry is not None
     }

@@ -28,7 +28,8 @@ from tests.support.sizes import LONG, size
 
 VERDICTS_EVERY = 1 if LONG else 10
 """Of how many rounds one is read to the last verdict: verdicts take most of the time."""
-_WORKED_OUT = [name for name, part in vars(RoundResult).items() if isinstance(part, cached) and name != "verdicts"]
+_WORKED_OUT = [name for name, part in vars(RoundResult).items() if isinstance(part, cached) and "brief" not in name]
+_WORKED_OUT.remove("verdicts")
 """What a result works out when it is first read, but for the verdicts."""
 
 
@@ -59,6 +60,10 @@ def compare(one: RoundResult, other: RoundResult, number: int = 0) -> None:
         assert getattr(one, name) == getattr(other, name), name
     if number % VERDICTS_EVERY == 0:
         assert one.verdicts == other.verdicts
+        for result in (one, other):
+            full = [(entry.node, entry.node_pool, entry.verdict) for entry in result.verdicts]
+            assert list(map(tuple, result.brief_verdicts)) == full
+            assert [result.why(entry.node) for entry in result.verdicts[::20]] == [v.why for v in result.verdicts[::20]]
 
 
 @pytest.fixture(autouse=True)

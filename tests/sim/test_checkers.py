@@ -129,6 +129,34 @@ def test_pdb_broken_by_an_eviction_is_seen() -> None:
     assert rules(watch) == ["pdb"]
 
 
+@pytest.mark.parametrize(("allowed", "broken"), [(1, ["pdb"]), (2, [])])
+def test_pdb_that_comes_between_two_evictions_counts_what_went_before(allowed: int, broken: list[str]) -> None:
+    """A budget that is new after an eviction counts the pods that are healthy then, not those of the beginning."""
+    world = small_world()
+    world.workloads.add(work(replicas=4))
+    settle(world)
+    watch, _ = watched(world)
+    first, second, third, _fourth = sorted(world.store.pods)
+    watch.evicted(first, world.store.pods[first])
+    world.kubelets.stop(first)
+    selector = LabelSelectorSpec(match_labels={"app": "web"})
+    metadata = ObjectMeta(name="web", namespace="default")
+    world.put(
+        PodDisruptionBudget(metadata=metadata, spec=PodDisruptionBudgetSpec(selector=selector, max_unavailable=allowed))
+    )
+    world.kubelets.stop(second)
+    watch.evicted(third, world.store.pods[third])
+    assert rules(watch) == ["pdb"]
+    settle(world)
+    last = min(world.store.pods)
+    watch.evicted(last, world.store.pods[last])
+    assert rules(watch) == ["pdb"]
+    world.kubelets.stop(last)
+    last = min(key for key, pod in world.store.pods.items() if pod.metadata.deletion_timestamp is None)
+    watch.evicted(last, world.store.pods[last])
+    assert rules(watch) == ["pdb", *broken]
+
+
 def test_lost_pod_is_seen_at_the_end() -> None:
     """A workload that lacks a running pod when all is quiet has lost one."""
     world = small_world()

@@ -57,7 +57,7 @@ from dovetail.model.objects import (
     PodStatus,
 )
 from dovetail.model.settings import Settings, Stabilization
-from dovetail.model.verdicts import Gate, NodeVerdict
+from dovetail.model.verdicts import BriefVerdict, Gate, NodeVerdict
 
 T0 = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 EMPTY_CATALOGUE = Catalogue(instance_types=())
@@ -80,6 +80,15 @@ class Found:
     verdicts: tuple[NodeVerdict, ...] = ()
     could_save: dict[str, int | None] = field(default_factory=dict)
     steering: SteeringPlan = NOTHING
+
+    @property
+    def brief_verdicts(self) -> tuple[BriefVerdict, ...]:
+        """Return the verdicts without their reasons."""
+        return tuple(BriefVerdict(entry.node, entry.node_pool, entry.verdict) for entry in self.verdicts)
+
+    def why(self, node: str) -> str:
+        """Return the reason of a node's verdict."""
+        return next(entry.why for entry in self.verdicts if entry.node == node)
 
 
 class ScriptedPlanner:

@@ -7,7 +7,7 @@ between the rules and the methods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from fractions import Fraction
@@ -18,10 +18,11 @@ from dovetail.api.pool_marks import read_history
 from dovetail.decide.facts.cache import FactsCache
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.reading import Reader
+from dovetail.decide.facts.roster import CostOrder, FirstClosed, Openings, Roster
 from dovetail.decide.gates import timers
 from dovetail.decide.gates.balanced import PoolTotals, pool_totals
 from dovetail.decide.gates.budgets import BudgetLedger
-from dovetail.decide.gates.candidates import Chain, awaited, gates_of
+from dovetail.decide.gates.candidates import Chains
 from dovetail.decide.gates.gate_results import GateContext
 from dovetail.decide.gates.haste import Haste
 from dovetail.decide.gates.pool_holds import Waiting, health_hold, window_hold
@@ -39,7 +40,7 @@ from dovetail.model.command import REASON_OF, Method
 from dovetail.model.money import Money
 from dovetail.model.objects import Pod
 from dovetail.model.policies.policy import DisruptionPolicy, Reason
-from dovetail.model.settings import CandidateOrder, Settings
+from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Gate, GateResult
 from dovetail.scheduling.entries import ALL_TYPES, SimulationOptions
 from dovetail.scheduling.frame import Frame
@@ -128,7 +129,7 @@ class RoundContext:
         """Return the budgets."""
         pools = self.snapshot.cluster.node_pools if self.settings.rules.rate_budgets else ()
         return BudgetLedger(
-            self.nodes,
+            self.roster.members.by_pool(self.nodes),
             self.policies,
             self.settings,
             self.now,
@@ -258,34 +259,41 @@ class RoundContext:
 
     @cached
     def _passing(self) -> dict[Method, list[NodeFacts]]:
-        found: dict[Method, list[NodeFacts]] = {method: [] for method in Method}
-        for facts, methods in self._open_to():
-            for method in methods:
-                found[method].append(facts)
+        found = dict(self._openings[0])
         if found[Method.EMPTY]:
             found[Method.EMPTY] = [facts for facts in found[Method.EMPTY] if facts.name not in self.awaited]
         return found
 
-    def _open_to(self) -> Iterator[tuple[NodeFacts, tuple[Method, ...]]]:
-        """Return the methods whose gates 1 to 7 each node passes, without building the gates' sentences."""
-        memory = self._memory
-        if memory is None or self.snapshot.virtual:
-            yield from ((facts, self._passed(facts)) for facts in self.nodes)
-            return
-        for facts, known in memory.open_to(self.nodes, self.gate_context.managed_pools, self.now):
-            if known is None:
-                known = self._passed(facts)
-                memory.keep_open(facts, known, self.now)
-            yield facts, known
+    def first_closed(self, facts: NodeFacts) -> FirstClosed:
+        """Return where a node's gates 1 to 7 end for each method, without their sentences."""
+        found = self._openings[1][id(facts)]
+        if (Method.EMPTY, None) in found and facts.name in self.awaited:
+            return tuple((method, Gate.NOMINATED if method is Method.EMPTY else gate) for method, gate in found)
+        return found
 
-    def _passed(self, facts: NodeFacts) -> tuple[Method, ...]:
-        return tuple(method for method, chain in self.chains.before_waiting(facts.name).items() if chain.open)
+    @cached
+    def _openings(self) -> tuple[dict[Method, list[NodeFacts]], dict[int, FirstClosed]]:
+        # Which nodes hold a buffer's virtual pods is not among a node's facts.
+        openings = Openings() if self.snapshot.virtual else self.roster.openings
+        return openings.look_at(self.nodes, self.gate_context.managed_pools, self.now, self._ask)
+
+    def _ask(self, facts: NodeFacts) -> FirstClosed:
+        chains = self.chains.before_waiting(facts.name).items()
+        return tuple((method, None if chain.open else chain.results[-1].gate) for method, chain in chains)
+
+    @cached
+    def roster(self) -> Roster:
+        """Return the views of all nodes: those of earlier rounds, if nothing but nodes has changed since."""
+        assert self.nodes is not None  # reading them looks at what has changed
+        return Roster() if self._memory is None else self._memory.roster
 
     @cached
     def cost_order(self) -> tuple[NodeFacts, ...]:
         """Return cost candidates in order: lowest disruption cost, or highest savings ratio; ties by name."""
-        waiting = [facts for facts in self.passing(Method.MULTI_NODE) if self.regrown_until(facts) is None]
-        return tuple(in_cost_order(waiting, self.settings, self.now))
+        waiting = self.passing(Method.MULTI_NODE)
+        if self.in_flight.regrown:
+            waiting = [facts for facts in waiting if self.regrown_until(facts) is None]
+        return self.roster.order.of(waiting, self.settings.candidate_order, self.now)
 
     def left(self, method: Method) -> dict[str, int]:
         """Return what every pool has left for the method's reason; the caller may modify it."""
@@ -382,49 +390,6 @@ class RoundContext:
         return ((self.index_of(facts),), False, ALL_TYPES) in self._simulations
 
 
-class Chains(Mapping[str, dict[Method, Chain]]):
-    """Gates 1 to 7 of nodes by name, each computed on first access.
-
-    `awaited`: returns the nodes that waiting pods would go to; called only for nodes that could be deleted as empty.
-    """
-
-    def __init__(
-        self,
-        nodes: Mapping[str, NodeFacts],
-        gate_context: GateContext,
-        awaited: Callable[[], Mapping[str, Sequence[Pod]]],
-    ) -> None:
-        self._nodes, self._gate_context, self._awaited = nodes, gate_context, awaited
-        self._found: dict[str, dict[Method, Chain]] = {}
-
-    def __getitem__(self, name: str) -> dict[Method, Chain]:
-        """Return a node's chains, by method."""
-        found = self.before_waiting(name)
-        empty = found[Method.EMPTY]
-        pods = self._awaited().get(name) if empty.open else None
-        return found if pods is None else {**found, Method.EMPTY: awaited(empty, pods)}
-
-    def before_waiting(self, name: str) -> dict[Method, Chain]:
-        """Return a node's chains from its own objects alone, ignoring waiting pods."""
-        found = self._found.get(name)
-        if found is None:
-            found = self._found[name] = gates_of(self._nodes[name], self._gate_context)
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the nodes by name."""
-        return iter(self._nodes)
-
-    def __len__(self) -> int:
-        """Count the nodes."""
-        return len(self._nodes)
-
-
-def in_cost_order(nodes: Iterable[NodeFacts], settings: Settings, now: datetime) -> list[NodeFacts]:
-    """Order cost candidates.
-
-    Design: spec section 5; savings-threshold and lifecycle-controller against Karpenter v1.15: a setting.
-    """
-    if settings.candidate_order is CandidateOrder.SAVINGS_RATIO:
-        return sorted(nodes, key=lambda facts: (-facts.savings_ratio, facts.name))
-    return sorted(nodes, key=lambda facts: (facts.disruption_cost_float(now), facts.name))
+def in_cost_order(nodes: Sequence[NodeFacts], settings: Settings, now: datetime) -> tuple[NodeFacts, ...]:
+    """Order a few nodes as cost candidates are ordered."""
+    return CostOrder().of(nodes, settings.candidate_order, now)

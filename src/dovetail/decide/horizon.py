@@ -25,12 +25,10 @@ def next_change(context: RoundContext, refused: Iterable[tuple[tuple[NodeFacts, 
             times.extend(_crossing(context, nodes, refusal))
         if refusal.due is not None:
             times.append(refusal.due)
-    soonest = min((when for when in times if when > now), default=None)
-    for facts in context.nodes:  # thousands, in every round: no list of all their times
-        for when in node_times(facts, context):
-            if when > now and (soonest is None or when < soonest):
-                soonest = when
-    return soonest
+    soonest = context.roster.timetable.soonest(context.nodes, now, lambda facts: node_times(facts, context))
+    if soonest is not None:
+        times.append(soonest)
+    return min((when for when in times if when > now), default=None)
 
 
 def _scene_times(context: RoundContext) -> Iterator[datetime]:

@@ -6,7 +6,7 @@ Plain values; shells turn them into JSON, messages, events and metrics. Sits in 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from dovetail.decide.steering_plan import SteeringPlan
 from dovetail.model.cached import cached
@@ -14,7 +14,7 @@ from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.money import Money
 from dovetail.model.policies.policy import Reason
 from dovetail.model.settings import Profile
-from dovetail.model.verdicts import NodeVerdict
+from dovetail.model.verdicts import BriefVerdict, NodeVerdict
 
 UNLIMITED = 2_147_483_647
 """What is left where no budget is active, as Karpenter prints it."""
@@ -102,13 +102,28 @@ class JudgedMove:
     score: float | None = None
 
 
+class AllVerdicts(Protocol):
+    """The verdicts of a round (`decide.verdict.Verdicts`)."""
+
+    def all(self) -> tuple[NodeVerdict, ...]:
+        """Return every node's verdict, by name."""
+        ...
+
+    def of(self, node: str) -> NodeVerdict:
+        """Return a node's verdict."""
+        ...
+
+    def brief(self) -> tuple[BriefVerdict, ...]:
+        """Return every node's verdict without its reasons, by name."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class RoundResult:
     """Everything a round found. `commands` is what to do now; the rest says why, and why not.
 
     `next_change` is the earliest time at which the answer could change without an event: a timer ends, a budget's
-    window opens or closes, a node expires. None: never by time alone. `prices`: what each node with a known price costs
-    per hour.
+    window opens or closes, a node expires. None: never by time alone.
 
     Immutable. `verdicts` and `methods` are computed on first access, because a controller that only acts does not need
     5,000 sentences; their values don't depend on when or in which order they are read. `methods` always lists all: one
@@ -122,7 +137,6 @@ class RoundResult:
     warnings: tuple[str, ...]
     blocked: tuple[BlockedMove, ...]
     next_change: datetime | None
-    prices: Mapping[str, Money]
     compute_steering: Callable[[], SteeringPlan] = field(default=SteeringPlan, repr=False)
     list_judged_moves: Callable[[], tuple[JudgedMove, ...]] = field(default=tuple, repr=False)
     assumed: tuple[str, ...] = ()
@@ -132,7 +146,8 @@ class RoundResult:
     compute_value_at_most: Callable[[], Money | None] = field(default=lambda: None, repr=False)
     catalogue_source: str
     catalogue_date: str
-    compute_verdicts: Callable[[], tuple[NodeVerdict, ...]] = field(repr=False)
+    list_prices: Callable[[], Mapping[str, Money]] = field(repr=False)
+    list_verdicts: Callable[[], AllVerdicts] = field(repr=False)
     list_methods: Callable[[], tuple[MethodResult, ...]] = field(repr=False)
 
     @cached
@@ -156,6 +171,11 @@ class RoundResult:
         return self.list_judged_moves()
 
     @cached
+    def prices(self) -> Mapping[str, Money]:
+        """Return what each node with a known price costs per hour."""
+        return self.list_prices()
+
+    @cached
     def methods(self) -> tuple[MethodResult, ...]:
         """Return every method, in the order they are asked."""
         return self.list_methods()
@@ -163,7 +183,20 @@ class RoundResult:
     @cached
     def verdicts(self) -> tuple[NodeVerdict, ...]:
         """Return every node's verdict, by name."""
-        return self.compute_verdicts()
+        return self.list_verdicts().all()
+
+    @cached
+    def brief_verdicts(self) -> tuple[BriefVerdict, ...]:
+        """Return every node's verdict without its reasons, by name."""
+        return self._in_brief.brief()
+
+    def why(self, node: str) -> str:
+        """Return the reason of a node's verdict."""
+        return self._in_brief.of(node).why
+
+    @cached
+    def _in_brief(self) -> AllVerdicts:
+        return self.list_verdicts()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON of `dovetail plan` (contract.md)."""

@@ -19,12 +19,12 @@ from dovetail.decide.outcome import BufferRow, CandidateAlone, JudgedMove, Metho
 from dovetail.decide.question import Question
 from dovetail.decide.search import by_value
 from dovetail.decide.steering import steer
-from dovetail.decide.verdict import verdicts
+from dovetail.decide.verdict import Verdicts
 from dovetail.decide.warnings import warnings_of
 from dovetail.decide.waste import could_save
 from dovetail.model.command import Command, Method
 from dovetail.model.karpenter import FeatureGate, assumptions
-from dovetail.model.verdicts import Gate, NodeVerdict
+from dovetail.model.verdicts import Gate
 from dovetail.scheduling.simulate import buffers_by_name
 
 METHODS: dict[Method, Callable[[RoundContext], MethodRun]] = {
@@ -82,7 +82,6 @@ def decide(
         warnings=warnings_of(context),
         blocked=tuple(blocked_move(*entry) for entry in refused if entry[1].gate is Gate.SAVINGS_THRESHOLD),
         next_change=next_change(context, refused),
-        prices={facts.name: facts.price for facts in context.nodes if facts.offering_price is not None},
         list_judged_moves=lambda: tuple(_judged_moves(context, runs)),
         assumed=assumptions(context.settings.karpenter, context.snapshot.surroundings.features),
         feature_gates={gate.value: context.snapshot.surroundings.features.has(gate) for gate in FeatureGate},
@@ -92,7 +91,8 @@ def decide(
         compute_steering=lambda: steer(context),
         compute_could_save=lambda: could_save(context),
         compute_value_at_most=lambda: value_at_most(context),
-        compute_verdicts=lambda: _verdicts(context.fork(), runs),
+        list_prices=lambda: {f.name: f.price for f in context.nodes if f.offering_price is not None},
+        list_verdicts=lambda: _verdicts(context.fork(), runs),
         list_methods=lambda: _method_results(context.fork(), runs, every_candidate=every_candidate),
     )
 
@@ -105,17 +105,17 @@ def _methods(context: RoundContext) -> Mapping[Method, Callable[[RoundContext], 
     return {method: ask for method, ask in methods.items() if method is not Method.UNHEALTHY}
 
 
-def _verdicts(context: RoundContext, runs: Mapping[Method, MethodRun]) -> tuple[NodeVerdict, ...]:
-    """Return every node's verdict; methods that were not asked are asked now."""
+def _verdicts(context: RoundContext, runs: Mapping[Method, MethodRun]) -> Verdicts:
+    """Return the nodes' verdicts; methods that were not asked are asked now."""
     methods = _methods(context)
-    return verdicts(context, {method: runs.get(method) or ask(context) for method, ask in methods.items()})
+    return Verdicts(context, {method: runs.get(method) or ask(context) for method, ask in methods.items()})
 
 
 def _method_results(
     context: RoundContext, runs: Mapping[Method, MethodRun], *, every_candidate: bool
 ) -> tuple[MethodResult, ...]:
     return tuple(
-        _method_result(context, runs.get(method) or _unasked(context, method), every_candidate=every_candidate)
+        _method_result(context, runs.get(method) or MethodRun(method=method), every_candidate=every_candidate)
         for method in _methods(context)
     )
 
@@ -153,18 +153,13 @@ def _by_pool(context: RoundContext, nodes: tuple[str, ...], *, approved: bool) -
         yield JudgedMove(node_pool=pool, policy=policy, approved=approved, score=scores.get(pool))
 
 
-def _unasked(context: RoundContext, method: Method) -> MethodRun:
-    """Return the candidates of a method that was not asked because an earlier one acts."""
-    return MethodRun(method=method, candidates=tuple(_CANDIDATES[method](context)))
-
-
 def _method_result(context: RoundContext, run: MethodRun, *, every_candidate: bool) -> MethodResult:
-    alone = None
+    candidates, alone = _CANDIDATES[run.method](context), None
     if every_candidate and run.method in (Method.DRIFTED, Method.SINGLE_NODE):
-        alone = tuple(_alone(context, run.method, facts) for facts in run.candidates)
+        alone = tuple(_alone(context, run.method, facts) for facts in candidates)
     return MethodResult(
         method=run.method,
-        candidates=tuple(context.figures(facts) for facts in run.candidates),
+        candidates=tuple(context.figures(facts) for facts in candidates),
         budget=context.left(run.method),
         commands=run.commands,
         alone=alone,

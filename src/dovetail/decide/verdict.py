@@ -21,7 +21,7 @@ from dovetail.decide.methods.moves import Move
 from dovetail.decide.words import clock, dollars, seconds
 from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.money import Money
-from dovetail.model.verdicts import ELIGIBLE, Gate, GateResult, NodeVerdict
+from dovetail.model.verdicts import ELIGIBLE, BriefVerdict, Gate, GateResult, NodeVerdict
 
 PODS_MAX = 30_000
 """How many pods a round and its verdicts place, before nodes that nobody had to simulate are left for their turn."""
@@ -40,13 +40,46 @@ _TAKEN = {
 }
 
 
-def verdicts(context: RoundContext, runs: Mapping[Method, MethodRun]) -> tuple[NodeVerdict, ...]:
-    """Return every node's verdict, by name."""
-    batch = frozenset(name for command in runs[Method.MULTI_NODE].commands for name in command.nodes)
-    simulated = (Method.UNHEALTHY, Method.EXPIRED, Method.DRIFTED, Method.SINGLE_NODE)
-    pods = sum(len(facts.reschedulable) for method in simulated for facts in context.passing(method))
-    thorough = pods <= FIRST_GATE_PODS_MAX
-    return tuple(_verdict(facts, chains_of(context, runs, facts, batch, thorough=thorough)) for facts in context.nodes)
+class Verdicts:
+    """The verdicts of a round, in full or in brief; both ask the same questions in the same order."""
+
+    def __init__(self, context: RoundContext, runs: Mapping[Method, MethodRun]) -> None:
+        self._context, self._runs = context, runs
+        self._batch = frozenset(name for command in runs[Method.MULTI_NODE].commands for name in command.nodes)
+        simulated = (Method.UNHEALTHY, Method.EXPIRED, Method.DRIFTED, Method.SINGLE_NODE)
+        pods = sum(len(facts.reschedulable) for method in simulated for facts in context.passing(method))
+        self._thorough = pods <= FIRST_GATE_PODS_MAX
+
+    def all(self) -> tuple[NodeVerdict, ...]:
+        """Return every node's verdict, by name."""
+        return tuple(map(self._of, self._context.nodes))
+
+    def of(self, node: str) -> NodeVerdict:
+        """Return a node's verdict."""
+        return self._of(self._context.by_name[node])
+
+    def brief(self) -> tuple[BriefVerdict, ...]:
+        """Return every node's verdict without its reasons, by name."""
+        return tuple(BriefVerdict(facts.name, facts.pool_name, self._brief(facts)) for facts in self._context.nodes)
+
+    def _of(self, facts: NodeFacts) -> NodeVerdict:
+        return _verdict(facts, chains_of(self._context, self._runs, facts, self._batch, thorough=self._thorough))
+
+    def _brief(self, facts: NodeFacts) -> str:
+        """Return the verdict that `deciding` comes to."""
+        furthest: tuple[bool, int] | None = None
+        for method, gate in self._context.first_closed(facts):
+            if not _is_asked(method, self._runs, facts, self._batch):
+                continue
+            if gate is None:
+                last = _further(self._context, self._runs[method], facts, thorough=self._thorough)[-1]
+                if last.passed:
+                    return ELIGIBLE
+                gate = last.gate
+            reached = _reached(gate)
+            if furthest is None or reached > furthest:
+                furthest, verdict = reached, gate.value
+        return verdict
 
 
 def chains_of(
@@ -63,41 +96,44 @@ def chains_of(
     """
     chains = {}
     for method, chain in context.chains[facts.name].items():
-        if method is Method.MULTI_NODE and facts.name not in batch:
-            continue  # alone it may still go: the last method decides
-        if method is Method.SINGLE_NODE and facts.name in batch:
-            continue
-        if method not in runs:
-            continue
-        chains[method] = _go_on(context, runs[method], facts, chain, thorough=thorough) if chain.open else chain
+        if _is_asked(method, runs, facts, batch):
+            further = _further(context, runs[method], facts, thorough=thorough) if chain.open else ()
+            chains[method] = chain.then(*further) if further else chain
     return chains
 
 
-def _go_on(context: RoundContext, run: MethodRun, facts: NodeFacts, chain: Chain, *, thorough: bool) -> Chain:
-    """Return the chain with gates 8 to 10."""
+def _is_asked(method: Method, runs: Mapping[Method, MethodRun], facts: NodeFacts, batch: frozenset[str]) -> bool:
+    """Return whether a method's chain counts for a node; alone it may still go: the last method decides."""
+    if method in _COST and (facts.name in batch) != (method is Method.MULTI_NODE):
+        return False
+    return method in runs
+
+
+def _further(context: RoundContext, run: MethodRun, facts: NodeFacts, *, thorough: bool) -> tuple[GateResult, ...]:
+    """Return the results of gates 8 to 10."""
     method = run.method
     if method in _COST and context.stabilizing:
-        return chain.then(_stabilizing(context))
+        return (_stabilizing(context),)
     until = context.regrown_until(facts) if method in _COST else None
     if until is not None:
-        return chain.then(_regrown(facts, until, context))
+        return (_regrown(facts, until, context),)
     if facts.name in run.held:
-        return chain.then(run.held[facts.name])
-    chain = chain.then(_budget_passed(context, method, facts))
+        return (run.held[facts.name],)
+    within = _budget_passed(context, method, facts)
     if method is Method.EMPTY:
-        return chain
+        return (within,)
     if method is Method.MULTI_NODE:
         together = passed(Gate.SIMULATION, "Its pods find room, together with those of the whole batch.")
-        return chain.then(together, _saves(run.commands[0].savings, run.commands[0].required_savings, "The batch"))
+        return within, together, _saves(run.commands[0].savings, run.commands[0].required_savings, "The batch")
     if not thorough and _waits_for_its_turn(context, method, facts):
-        return chain.then(passed(Gate.SIMULATION, "It is simulated when its turn comes."))
+        return within, passed(Gate.SIMULATION, "It is simulated when its turn comes.")
     if method is Method.SINGLE_NODE:
         judge = single_node.judge_in_full if thorough else single_node.judge
-        return chain.then(*_priced(judge(context, facts)))
+        return (within, *_priced(judge(context, facts)))
     outcome = leaving.alone(context, method, facts)
     if isinstance(outcome, Command):
-        return chain.then(passed(Gate.SIMULATION, leaving.why_it_goes(outcome)))
-    return chain.then(_refused(outcome))
+        return within, passed(Gate.SIMULATION, leaving.why_it_goes(outcome))
+    return within, _refused(outcome)
 
 
 def _waits_for_its_turn(context: RoundContext, method: Method, facts: NodeFacts) -> bool:
@@ -170,11 +206,10 @@ def deciding(chains: Mapping[Method, Chain]) -> Chain:
     for chain in chains.values():
         if chain.open:
             return chain
-    return max(chains.values(), key=_reached)
+    return max(chains.values(), key=lambda chain: _reached(chain.results[-1].gate))
 
 
-def _reached(chain: Chain) -> tuple[bool, int]:
-    gate = chain.results[-1].gate
+def _reached(gate: Gate) -> tuple[bool, int]:
     return gate not in _WRONG_METHOD, _PLACE[gate]
 
 

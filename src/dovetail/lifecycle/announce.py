@@ -31,7 +31,7 @@ from dovetail.lifecycle.reports import (
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import NodePool
-from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
+from dovetail.model.verdicts import ELIGIBLE, Gate
 from dovetail.scheduling.pods.pod import is_reschedulable
 
 VERDICTS_EVERY: Final = 60 * SECOND
@@ -192,9 +192,9 @@ class Announcer:
         ):
             return []
         self._verdicts_at, self._verdicts_of = elapsed, result
-        events = self._changes(result.verdicts) if publishes else []
+        events = self._changes(result) if publishes else []
         self._counted_at = None
-        self._counted = {entry.node: (entry.node_pool, entry.verdict) for entry in result.verdicts}
+        self._counted = {node: (pool, verdict) for node, pool, verdict in result.brief_verdicts}
         return [*self._counts_of(), *events]
 
     def _without_gone(self) -> Iterator[Report]:
@@ -258,10 +258,10 @@ class Announcer:
             if not now:
                 del self._counts[pool]
 
-    def _changes(self, verdicts: Iterable[NodeVerdict]) -> list[PublishEvent]:
+    def _changes(self, result: Decision) -> list[PublishEvent]:
         before, self._verdicts = self._verdicts, {}
         events = []
-        for entry in verdicts:
+        for entry in result.brief_verdicts:
             if entry.verdict in _PASSING:
                 if entry.node in before:
                     self._verdicts[entry.node] = before[entry.node]
@@ -270,7 +270,9 @@ class Announcer:
             if not entry.node_pool or not self._manages(entry.node_pool):
                 continue  # the controller that manages that pool reports why its nodes stay
             if entry.verdict != ELIGIBLE and before.get(entry.node) != entry.verdict:
-                events.append(publish("Node", entry.node, "DisruptionBlocked", f"{entry.verdict}: {entry.why}"))
+                events.append(
+                    publish("Node", entry.node, "DisruptionBlocked", f"{entry.verdict}: {result.why(entry.node)}")
+                )
         return events
 
 

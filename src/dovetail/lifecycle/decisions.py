@@ -14,7 +14,7 @@ from dovetail.decide.question import Question
 from dovetail.decide.steering_plan import SteeringPlan
 from dovetail.model.command import Command
 from dovetail.model.money import Money
-from dovetail.model.verdicts import NodeVerdict
+from dovetail.model.verdicts import BriefVerdict
 
 
 class Decision(Protocol):
@@ -56,8 +56,12 @@ class Decision(Protocol):
         ...
 
     @property
-    def verdicts(self) -> tuple[NodeVerdict, ...]:
-        """Return every node's verdict; computed on first access."""
+    def brief_verdicts(self) -> tuple[BriefVerdict, ...]:
+        """Return every node's verdict without its reasons; computed on first access."""
+        ...
+
+    def why(self, node: str) -> str:
+        """Return the reason of a node's verdict."""
         ...
 
 

@@ -6,6 +6,7 @@ Shells turn these into messages, events, metrics and pages; the identifiers are 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 Figure = str | int | float | bool | None
 
@@ -66,6 +67,14 @@ class GateResult:
     passed: bool
     why: str
     figures: Mapping[str, Figure] = field(default_factory=dict)
+
+
+class BriefVerdict(NamedTuple):
+    """A verdict without its reasons."""
+
+    node: str
+    node_pool: str
+    verdict: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

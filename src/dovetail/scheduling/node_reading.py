@@ -47,8 +47,6 @@ class SnapshotMemory:
     sizes: Sizes
     needs: Needs
     index: IndexCache
-    states: dict[tuple[int, int], NodeEntry]
-    """Nodes as they were read, by the objects they were read off."""
     ignored: dict[int, str]
     """Why pods of a spec without volumes can't be helped; empty where they can."""
     pending: dict[int, Entry]
@@ -61,7 +59,6 @@ class EarlierNodes:
 
     cluster: Cluster
     rules: Rules
-    states: dict[tuple[int, int], NodeEntry]
     entries: list[NodeEntry]
 
 
@@ -82,11 +79,10 @@ def remembered(catalogue: Catalogue, old: SnapshotMemory | None) -> SnapshotMemo
             IndexCache(),
             {},
             {},
-            {},
         )
     same = old.catalogue is catalogue
     machines = old.machines if same else Machines(catalogue, old.resources)
-    return replace(old, catalogue=catalogue, machines=machines, states={}, ignored=old.ignored if same else {})
+    return replace(old, catalogue=catalogue, machines=machines, ignored=old.ignored if same else {})
 
 
 def read_nodes(
@@ -95,11 +91,11 @@ def read_nodes(
     """Return the nodes in the order in which pods are offered to them; only a node's own objects make it leaving."""
     known: dict[tuple[int, int], NodeEntry] = {}
     if earlier is not None and earlier.rules == settings.rules:
-        known = earlier.states
         renewed = _renewed(cluster, settings, memory, earlier)
         if renewed is not None:
             return renewed
-    found = [_entry(node, claim, settings, memory, known) for node, claim in join(cluster)]
+        known = {(id(entry[0].node), id(entry[0].claim)): entry for entry in earlier.entries}
+    found = [known.get((id(node), id(claim))) or _entry(node, claim, settings, memory) for node, claim in join(cluster)]
     found.sort(key=lambda entry: (not entry[0].initialized, entry[0].name))
     return found
 
@@ -113,36 +109,19 @@ def _renewed(
     claims = replaced(before.node_claims, cluster.node_claims, claims_alike) if nodes is not None else None
     if nodes is None or claims is None:
         return None
-    known, states = earlier.states, memory.states
     if not nodes and not claims:
-        states.update(known)
         return earlier.entries
-    found = []
-    for entry in earlier.entries:
-        node, claim = entry[0].node, entry[0].claim
-        newer = nodes.get(id(node), node), claims.get(id(claim), claim)
-        if newer[0] is node and newer[1] is claim:
-            states[id(node), id(claim)] = entry
-        else:
-            entry = _entry(*newer, settings, memory, known)
-        found.append(entry)
+    found = list(earlier.entries)
+    for place, (state, *_) in enumerate(earlier.entries):
+        node, claim = state.node, state.claim
+        if id(node) in nodes or id(claim) in claims:
+            found[place] = _entry(nodes.get(id(node), node), claims.get(id(claim), claim), settings, memory)
     return found
 
 
-def _entry(
-    node: Node | None,
-    claim: NodeClaim | None,
-    settings: Settings,
-    memory: SnapshotMemory,
-    known: dict[tuple[int, int], NodeEntry],
-) -> NodeEntry:
-    mark = (id(node), id(claim))
-    entry = known.get(mark)
-    if entry is None:
-        state = state_node(node, claim, soft_closing=settings.rules.steers)
-        for name in state.allocatable:
-            memory.resources.column_of(name)
-        code = memory.names.code(node.metadata.name) if node is not None else 0
-        entry = (state, leaving_reason(state, settings), memory.sizes.code(state.allocatable), code)
-    memory.states[mark] = entry
-    return entry
+def _entry(node: Node | None, claim: NodeClaim | None, settings: Settings, memory: SnapshotMemory) -> NodeEntry:
+    state = state_node(node, claim, soft_closing=settings.rules.steers)
+    for name in state.allocatable:
+        memory.resources.column_of(name)
+    code = memory.names.code(node.metadata.name) if node is not None else 0
+    return state, leaving_reason(state, settings), memory.sizes.code(state.allocatable), code

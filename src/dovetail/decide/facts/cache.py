@@ -1,30 +1,26 @@
-"""Caches what a round read about each node: the sums over its pods, its facts, the methods it is open to.
+"""Caches what a round read about each node: the sums over its pods and its facts, and owns the roster of all nodes.
 
 Objects are immutable, so results from the same objects, under PDBs that refuse the same evictions, are the same.
 Results that depend on time are kept until they expire, or not at all. The cache never changes an answer. Sits in
 decide, above facts and pod_sums, below reading and the context.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dovetail.decide.facts.drainability import Guards
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.pod_sums import PodSums
+from dovetail.decide.facts.roster import Roster
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.model.catalogue import Catalogue
-from dovetail.model.command import Method
 from dovetail.model.objects import NodePool, Pod, PodDisruptionBudget
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.evictions import ProtectionSpan, span_of
 from dovetail.scheduling.snapshot import Snapshot
-
-Pools = frozenset[str] | None
-"""Which pools are managed; None: all."""
-
 
 Inputs = tuple[StateNode, PodSums, NodePool | None, DisruptionPolicy | None, LeavingNode | None, bool, datetime | None]
 """All that the facts of a node are read off, but for settings, catalogue and the time.
@@ -56,16 +52,12 @@ class _Sums:
     pdbs: frozenset[str]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Node:
-    """The facts of a node, and the methods it is open to within a period."""
+    """The facts of a node, and what they were read off."""
 
     inputs: Inputs
     facts: NodeFacts
-    open_to: tuple[Method, ...] = ()
-    managed: Pools = None
-    since: datetime | None = None
-    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,9 +102,9 @@ class FactsCache:
         self._looked_at: Sequence[PodDisruptionBudget] | None = None
         self._settings: Settings | None = None
         self._catalogue: Catalogue | None = None
-        self._managed: Pools = None
         self._last: tuple[Reading, tuple[NodeFacts, ...]] | None = None
         self.guards = Guards(())
+        self.roster = Roster()
 
     def look_at(self, snapshot: Snapshot, settings: Settings) -> None:
         """Forget nodes that are gone, and nodes with pods whose PDBs changed or now refuse other evictions.
@@ -122,7 +114,7 @@ class FactsCache:
         catalogue, pdbs = snapshot.catalogue, snapshot.cluster.pdbs
         settings = replace(settings, ties=0)  # random ties in simulations don't change facts
         if settings != self._settings or catalogue is not self._catalogue:
-            self._nodes, self._last = {}, None
+            self._nodes, self._last, self.roster = {}, None, Roster()
             if self._settings is None or settings.karpenter != self._settings.karpenter:
                 self._sums = {}
         self._settings, self._catalogue = settings, catalogue
@@ -219,29 +211,6 @@ class FactsCache:
             self._nodes.pop(facts.name, None)
         else:
             self._nodes[facts.name] = _Node(inputs, facts)
-
-    def open_to(
-        self, nodes: Iterable[NodeFacts], managed: Pools, now: datetime
-    ) -> Iterator[tuple[NodeFacts, tuple[Method, ...] | None]]:
-        """Return the methods whose gates 1 to 7 each node passed before; None: may be outdated."""
-        known_of = self._nodes.get
-        if managed != self._managed:
-            self._managed = managed
-        managed = self._managed
-        for facts in nodes:
-            known = known_of(facts.name)
-            if known is None or known.since is None or known.managed is not managed or now < known.since:
-                yield facts, None
-            else:
-                yield facts, known.open_to if known.until is None or now < known.until else None
-
-    def keep_open(self, facts: NodeFacts, methods: tuple[Method, ...], now: datetime) -> None:
-        """Cache the methods that a node is open to, until one of its timers changes that."""
-        known = self._nodes.get(facts.name)
-        if known is not None and not facts.surges:
-            times = (*facts.times, *facts.window_edges(now)) if facts.pod_windows else facts.times
-            known.open_to, known.managed, known.since = methods, self._managed, now
-            known.until = min((when for when in times if when > now), default=None)
 
 
 def _is_among(planned: Container[str], state: StateNode) -> bool:

@@ -76,6 +76,8 @@ class Reader:
     def _unseen(self) -> list[Node]:
         """Return the Nodes that the scheduler does not see."""
         states = self.snapshot.states
+        if self.snapshot.joined == len(self.snapshot.cluster.nodes):
+            return []
         seen = {state.name for state in states}
         seen.update(state.node.metadata.name for state in states if state.node is not None)
         return [node for node in self.snapshot.cluster.nodes if node.metadata.name not in seen]

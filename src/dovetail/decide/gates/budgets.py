@@ -136,13 +136,13 @@ def rate_allowance(
 class BudgetLedger:
     """All budgets of a round. Built once; asking does not change it.
 
-    `histories`: per pool the nodes that started leaving recently, None if that can't be read. `hold`: what blocks a
-    whole pool for a reason.
+    `members`: the nodes of each pool that budgets count. `histories`: per pool the nodes that started leaving recently,
+    None if that can't be read. `hold`: what blocks a whole pool for a reason.
     """
 
     def __init__(
         self,
-        nodes: Sequence[NodeFacts],
+        members: Mapping[str, Sequence[NodeFacts]],
         policies: Mapping[str, DisruptionPolicy],
         settings: Settings,
         now: datetime,
@@ -153,10 +153,7 @@ class BudgetLedger:
     ) -> None:
         self._histories, self._hold = histories, hold
         self.policies, self.settings, self.now, self.in_flight = policies, settings, now, in_flight
-        self.nodes_of: dict[str, list[NodeFacts]] = {name: [] for name in policies}
-        for facts in nodes:
-            if facts.counted and facts.pool_name in self.nodes_of:
-                self.nodes_of[facts.pool_name].append(facts)
+        self.nodes_of: dict[str, Sequence[NodeFacts]] = {name: members.get(name, ()) for name in policies}
         self._used = {pool: sum(facts.used for facts in counted) for pool, counted in self.nodes_of.items()}
         self._flat: dict[tuple[str, Reason], Allowance] = {}
         self._domains: dict[str, dict[str, DomainAllowance]] = {}

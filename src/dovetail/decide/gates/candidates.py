@@ -7,7 +7,7 @@ docs/designs). Budgets, simulation and prices come later and are not known here.
 below the methods.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -142,6 +142,44 @@ def awaited(chain: Chain, pods: Sequence[Pod]) -> Chain:
     else:
         why = f"It is empty, but pod {first} waits for a node and would land on it."
     return Chain(chain.method, (*before, stopped(Gate.NOMINATED, why, pod=first, pods=len(pods))))
+
+
+class Chains(Mapping[str, dict[Method, Chain]]):
+    """Gates 1 to 7 of nodes by name, each computed on first access.
+
+    `awaited`: returns the nodes that waiting pods would go to; called only for nodes that could be deleted as empty.
+    """
+
+    def __init__(
+        self,
+        nodes: Mapping[str, NodeFacts],
+        gate_context: GateContext,
+        awaited: Callable[[], Mapping[str, Sequence[Pod]]],
+    ) -> None:
+        self._nodes, self._gate_context, self._awaited = nodes, gate_context, awaited
+        self._found: dict[str, dict[Method, Chain]] = {}
+
+    def __getitem__(self, name: str) -> dict[Method, Chain]:
+        """Return a node's chains, by method."""
+        found = self.before_waiting(name)
+        empty = found[Method.EMPTY]
+        pods = self._awaited().get(name) if empty.open else None
+        return found if pods is None else {**found, Method.EMPTY: awaited(empty, pods)}
+
+    def before_waiting(self, name: str) -> dict[Method, Chain]:
+        """Return a node's chains from its own objects alone, ignoring waiting pods."""
+        found = self._found.get(name)
+        if found is None:
+            found = self._found[name] = gates_of(self._nodes[name], self._gate_context)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the nodes by name."""
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        """Count the nodes."""
+        return len(self._nodes)
 
 
 def is_bounded(claim: NodeClaim) -> bool:

@@ -61,7 +61,7 @@ def run(context: RoundContext) -> MethodRun:
         held.update(more)
         if command is not None:
             break
-    return MethodRun(method=METHOD, candidates=tuple(found), commands=(command,) if command else (), held=held)
+    return MethodRun(method=METHOD, commands=(command,) if command else (), held=held)
 
 
 def _by_domain(
@@ -102,7 +102,7 @@ def _run_as_karpenter(context: RoundContext, found: list[NodeFacts]) -> MethodRu
                 if isinstance(outcome, Command):
                     commands = [outcome]
                     break
-    return MethodRun(method=METHOD, candidates=tuple(found), commands=tuple(commands), held=held)
+    return MethodRun(method=METHOD, commands=tuple(commands), held=held)
 
 
 def _static_commands(context: RoundContext, static: list[NodeFacts], left: dict[str, int]) -> list[Command]:

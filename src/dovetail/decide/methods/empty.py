@@ -12,7 +12,7 @@ from dovetail.decide.methods.moves import bare_command
 from dovetail.model.command import Method
 
 
-def candidates(context: RoundContext) -> list[NodeFacts]:
+def candidates(context: RoundContext) -> tuple[NodeFacts, ...]:
     """Return the empty nodes in the order in which they are deleted."""
     return in_cost_order(context.passing(Method.EMPTY), context.settings, context.now)
 
@@ -23,4 +23,4 @@ def run(context: RoundContext) -> MethodRun:
     found = candidates(context)
     taken, held = take_within(context, method, found, context.left(method))
     commands = (bare_command(context, method, taken),) if taken else ()
-    return MethodRun(method=method, candidates=tuple(found), commands=commands, held=held)
+    return MethodRun(method=method, commands=commands, held=held)

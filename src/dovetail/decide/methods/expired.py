@@ -28,4 +28,4 @@ def run(context: RoundContext) -> MethodRun:
     """Return the next command for expired nodes."""
     found = candidates(context)
     command, held = first_command(context, Method.EXPIRED, found)
-    return MethodRun(method=Method.EXPIRED, candidates=tuple(found), commands=(command,) if command else (), held=held)
+    return MethodRun(method=Method.EXPIRED, commands=(command,) if command else (), held=held)

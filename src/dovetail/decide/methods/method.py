@@ -1,4 +1,4 @@
-"""The shape of every method: its candidates in order, what it would do, and what blocked each of the others.
+"""The shape of every method: what it would do, and what blocked each of the others.
 
 Values and two small steps that several methods take; no method is known here. Sits in decide, below the methods.
 """
@@ -27,7 +27,6 @@ class MethodRun:
     """
 
     method: Method
-    candidates: tuple[NodeFacts, ...]
     commands: tuple[Command, ...] = ()
     held: Mapping[str, GateResult] = field(default_factory=dict)
     refused: tuple[tuple[tuple[NodeFacts, ...], Refusal], ...] = ()

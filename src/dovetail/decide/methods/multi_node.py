@@ -32,11 +32,11 @@ def candidates(context: RoundContext) -> tuple[NodeFacts, ...]:
 
 def run(context: RoundContext) -> MethodRun:
     """Return the command for the largest batch that passes, if there is one of at least two nodes."""
-    found = candidates(context)
-    together = [facts for facts in found if not facts.surges]  # a node that needs a rolling update is handled alone
-    taken, held = take_within(context, METHOD, together, context.left(METHOD))
     if context.stabilizing:
-        return MethodRun(method=METHOD, candidates=found, held=held)
+        return MethodRun(method=METHOD)
+    # a node that needs a rolling update is handled alone
+    together = [facts for facts in candidates(context) if not facts.surges]
+    taken, held = take_within(context, METHOD, together, context.left(METHOD))
     asked: dict[int, Move | Refusal] = {}
     attempt = partial(_attempt, context, taken, asked)
     largest = min(len(taken), context.settings.batch_maximum)
@@ -49,7 +49,7 @@ def run(context: RoundContext) -> MethodRun:
     refused = tuple(
         (tuple(taken[:size]), outcome) for size, outcome in sorted(asked.items()) if isinstance(outcome, Refusal)
     )
-    return MethodRun(method=METHOD, candidates=found, commands=commands, held=held, refused=refused)
+    return MethodRun(method=METHOD, commands=commands, held=held, refused=refused)
 
 
 def _attempt(

@@ -32,11 +32,11 @@ def candidates(context: RoundContext) -> tuple[NodeFacts, ...]:
 
 def run(context: RoundContext) -> MethodRun:
     """Return the first command that is worth it."""
+    if context.stabilizing:
+        return MethodRun(method=METHOD)
     found = candidates(context)
     left = context.left(METHOD)
     held = held_back(context, METHOD, [facts for facts in found if left[facts.pool_name] <= 0])
-    if context.stabilizing:
-        return MethodRun(method=METHOD, candidates=found, held=held)
     refused: list[tuple[tuple[NodeFacts, ...], Refusal]] = []
     for facts in found:
         if facts.name in held:
@@ -45,13 +45,12 @@ def run(context: RoundContext) -> MethodRun:
         if isinstance(outcome, Move):
             return MethodRun(
                 method=METHOD,
-                candidates=found,
                 commands=(command_of(context, METHOD, outcome),),
                 held=held,
                 refused=tuple(refused),
             )
         refused.append(((facts,), outcome))
-    return MethodRun(method=METHOD, candidates=found, held=held, refused=tuple(refused))
+    return MethodRun(method=METHOD, held=held, refused=tuple(refused))
 
 
 def judge(context: RoundContext, facts: NodeFacts) -> Move | Refusal:

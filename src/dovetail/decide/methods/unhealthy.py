@@ -42,7 +42,7 @@ def run(context: RoundContext) -> MethodRun:
     }
     command, more = first_command(context, METHOD, [facts for facts in found if facts.name not in held])
     held.update(more)
-    return MethodRun(method=METHOD, candidates=tuple(found), commands=(command,) if command else (), held=held)
+    return MethodRun(method=METHOD, commands=(command,) if command else (), held=held)
 
 
 def tripped_pools(context: RoundContext) -> Iterator[tuple[str, int, int]]:

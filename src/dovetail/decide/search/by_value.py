@@ -49,16 +49,13 @@ def run_one(context: RoundContext) -> MethodRun:
 
 
 def _run(context: RoundContext, method: Method) -> MethodRun:
-    candidates = multi_node.candidates(context)
     if context.stabilizing:
-        held = _held(context, candidates)
-        return MethodRun(method=method, candidates=candidates, held=held)
+        return MethodRun(method=method)
     found = best_of(context)
     move = found.move
     mine = move is not None and (len(move.nodes) == 1) == (method is Method.SINGLE_NODE)
     return MethodRun(
         method=method,
-        candidates=candidates,
         commands=(command_of(context, method, move),) if move is not None and mine else (),
         held=found.held,
         refused=found.refused if method is Method.SINGLE_NODE or mine else (),

@@ -85,6 +85,7 @@ class Run:
     evicted_last: tuple[str, int, tuple[str, ...]] | None = None
     verdict: Signal | None = None
     history: list[tuple[Phase, Signal]] = field(default_factory=list)
+    _indexed: tuple[Command, dict[str, tuple[int, int]]] | None = field(default=None, init=False, repr=False)
 
     @property
     def is_over(self) -> bool:
@@ -105,6 +106,17 @@ class Run:
     def destinations(self) -> tuple[str, ...]:
         """Return the existing nodes that its pods will move to."""
         return () if self.command is None else tuple(place.node for place in self.command.placements)
+
+    @property
+    def places(self) -> dict[str, tuple[int, int]]:
+        """Return which placement of the command has each pod, and its position there."""
+        command = self.command
+        if command is None:
+            return {}
+        if self._indexed is None or self._indexed[0] is not command:
+            places = enumerate(command.placements)
+            self._indexed = command, {pod: (at, nth) for at, place in places for nth, pod in enumerate(place.pods)}
+        return self._indexed[1]
 
     def record(self, phase: Phase, now: datetime) -> str:
         """Return the record that its objects carry."""

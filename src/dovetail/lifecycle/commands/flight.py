@@ -7,6 +7,7 @@ and destinations are nominated until they end (gate 4). Changes nothing. Sits in
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
+from itertools import groupby
 
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.lifecycle.commands.command_run import Run
@@ -74,10 +75,12 @@ def under_way(runs: Iterable[Run], store: Store) -> UnderWay:
                 placements += [Placement(node=place, pods=pods) for place in places]
             elif claim is not None or run.phase in (Phase.VALIDATING, Phase.TAINTING, Phase.LAUNCHING):
                 launches.append(replace(spec, pods=pods))
-        for place in run.command.placements:
-            pods = tuple(pod for pod in place.pods if pod in own)
-            if pods:
-                placements.append(Placement(node=place.node, pods=pods))
+        # A plan also lists the pods of other leaving nodes, of a whole wave of commands perhaps.
+        where = run.places
+        planned = sorted((where[pod], pod) for pod in own if pod in where)
+        for at, entries in groupby(planned, key=lambda entry: entry[0][0]):
+            node = run.command.placements[at].node
+            placements.append(Placement(node=node, pods=tuple(pod for _, pod in entries)))
     return UnderWay(launches=tuple(launches), placements=tuple(placements))
 
 

@@ -7,6 +7,7 @@ overlay.
 """
 
 from typing import TYPE_CHECKING
+from weakref import ref
 
 import numpy as np
 import numpy.typing as npt
@@ -62,13 +63,13 @@ class Variant:
     __slots__ = (
         "_after",
         "_buckets",
+        "_frame",
         "_inverse",
         "_mask",
         "_templates",
         "alternatives",
         "attached",
         "cls",
-        "frame",
         "given_up",
         "host_affinity",
         "host_rules",
@@ -90,7 +91,7 @@ class Variant:
     )
 
     def __init__(self, frame: "Frame", number: int, cls: PodClass, spec: PodSpec, given_up: tuple[str, ...]) -> None:
-        self.frame = frame
+        self._frame = ref(frame)
         self.id = number
         self.cls = cls
         self.spec = spec
@@ -118,6 +119,13 @@ class Variant:
         self._templates: list[bool] | None = None
         self._after: Variant | bool = True
         self.mark = (self.reqs.id, self.tolerations, tuple(group.id for group in self.owned))
+
+    @property
+    def frame(self) -> "Frame":
+        """Return the frame that holds it; a strong reference back would keep both until the garbage collector runs."""
+        frame = self._frame()
+        assert frame is not None
+        return frame
 
     def _compile_rules(self) -> None:
         inverse = self.frame.inverse_of(self.cls)

@@ -47,37 +47,41 @@ class PdbChecker(Checker):
         if change.kind == "PodDisruptionBudget":
             old, new = cast("PodDisruptionBudget | None", change.old), cast("PodDisruptionBudget | None", change.new)
             if old is None or new is None or (old.spec is not new.spec and old.spec != new.spec):
-                self._guards.clear()
                 self._index = None
-                self._healthy.clear()
-                self._counted.clear()
-                for key, pod in self.store.pods.items():
-                    self._count(key, pod)
-        else:
-            self._count(change.key, cast("Pod | None", change.new))
+        elif self._index is not None:
+            self._count(self._index, change.key, cast("Pod | None", change.new))
 
-    def _count(self, key: str, pod: Pod | None) -> None:
+    def _budgets(self) -> BudgetIndex:
+        """Return the budgets, with their healthy pods counted; anew where they have changed since the last eviction."""
+        if self._index is None:
+            self._guards.clear()
+            self._healthy.clear()
+            self._counted.clear()
+            self._index = BudgetIndex(self.store.pdbs)
+            for key, pod in self.store.pods.items():
+                self._count(self._index, key, pod)
+        return self._index
+
+    def _count(self, index: BudgetIndex, key: str, pod: Pod | None) -> None:
         for name in self._counted.pop(key, ()):
             self._healthy[name] -= 1
-        if pod is not None and self.store.pdbs and is_healthy(pod):
-            guards = self._counted[key] = self._guards_of(key, pod)
+        if pod is not None and is_healthy(pod):
+            guards = self._counted[key] = self._guards_of(index, key, pod)
             for name in guards:
                 self._healthy[name] = self._healthy.get(name, 0) + 1
 
-    def _guards_of(self, key: str, pod: Pod) -> tuple[str, ...]:
+    def _guards_of(self, index: BudgetIndex, key: str, pod: Pod) -> tuple[str, ...]:
         shape = self.world.shapes.of(key, pod)
         found = self._guards.get(shape)
         if found is None:
-            if self._index is None:
-                self._index = BudgetIndex(self.store.pdbs)
-            found = self._guards[shape] = self._index.over(shape.namespace, shape.labels)
+            found = self._guards[shape] = index.over(shape.namespace, shape.labels)
         return found
 
     def evicted(self, key: str, pod: Pod) -> None:
         """Count what is left once this pod is gone."""
         if not is_healthy(pod):
             return
-        for name in self._guards_of(key, pod):
+        for name in self._guards_of(self._budgets(), key, pod):
             budget, healthy = self.store.pdbs[name], self._healthy.get(name, 0)
             if healthy - 1 < budget.status.desired_healthy:
                 self.broken(
@@ -115,9 +119,14 @@ class DoubleLaunchChecker(Checker):
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
         self._made: dict[str, str] = {}
+        self._of_commands: dict[str, None] = {}
 
     def changed(self, change: Change) -> None:
-        """Check that a deleted name is never created again."""
+        """Check that a deleted name is never created again; follow the claims that carry a command's record."""
+        if change.new is not None and names.COMMAND in change.new.metadata.annotations:
+            self._of_commands[change.key] = None
+        else:
+            self._of_commands.pop(change.key, None)
         if change.old is None:
             claim = cast("NodeClaim", change.new)
             if self._made.setdefault(change.key, claim.metadata.uid) != claim.metadata.uid:
@@ -129,7 +138,7 @@ class DoubleLaunchChecker(Checker):
             return
         record = decode_record(instruction.record)
         mine = {entry.uid for entry in record.nodes} if record is not None else set()
-        for name in sorted(self.store.claims):
+        for name in sorted(self._of_commands):
             claim = self.store.claims[name]
             other = record_on(claim)
             if other is None or other.id == instruction.command_id or claim.metadata.deletion_timestamp is not None:

@@ -151,7 +151,7 @@ class Watch:
 
     def cluster(self) -> Cluster:
         """Return everything as decisions take it; only what has changed since the last time is looked at."""
-        for kind, key in self._stale:
+        for kind, key in sorted(self._stale):  # in order, so that new objects are appended
             item = self.world.store.by_kind[kind].get(key)
             if item is None:
                 namespace, _, name = key.rpartition("/")

@@ -95,23 +95,27 @@ class Provisioner:
             return
         waiting, nodes = self._waiting, self._waiting_nodes
         self._waiting, self._waiting_nodes, self._since, self._heard = {}, {}, -1, 0
-        if any(self._needs_place(key) for key in waiting) or any(self._has_movable(name) for name in nodes):
+        left = self._without_place(waiting)
+        if left or any(self._has_movable(name) for name in nodes):
             self._run()
-        left = [key for key in waiting if self._needs_place(key)]
         if left:
             self.clock.after(ASK_AGAIN, self._ask_again, left)
         for name in nodes:
             self.clock.after(ASK_AGAIN, self._trigger_node, name)
 
-    def _needs_place(self, key: str) -> bool:
-        pod = self.store.pods.get(key)
-        return pod is not None and not pod.spec.node_name and pod.metadata.deletion_timestamp is None
-
     def _has_movable(self, node: str) -> bool:
         return any(pod.metadata.deletion_timestamp is None for pod in self.store.pods_on.get(node, {}).values())
 
+    def _without_place(self, keys: Iterable[str]) -> list[str]:
+        pods = self.store.pods
+        return [
+            key
+            for key in keys
+            if (pod := pods.get(key)) is not None and not pod.spec.node_name and pod.metadata.deletion_timestamp is None
+        ]
+
     def _ask_again(self, keys: Iterable[str]) -> None:
-        self.trigger(key for key in keys if self._needs_place(key))
+        self.trigger(self._without_place(keys))
 
     # ------------------------------------------------------------ placing
 
@@ -126,8 +130,8 @@ class Provisioner:
                 self._leaving.pop(change.key, None)
 
     def _catch_up(self) -> None:
-        """Update the view with what changed since the last batch."""
-        for kind, key in self._stale:
+        """Update the view with what changed since the last batch, in order: new objects are then appended."""
+        for kind, key in sorted(self._stale):
             item = self.store.by_kind[kind].get(key)
             if item is None:
                 namespace, _, name = key.rpartition("/")

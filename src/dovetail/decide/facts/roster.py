@@ -1,0 +1,216 @@
+"""What a round asks of all nodes together, brought up to date by the nodes that changed since the last round.
+
+Facts are immutable: a node that changed has other facts, so comparing identities tells what is new. Each view follows
+the nodes by itself, and may be asked about earlier nodes or times again. A new roster gives the same answers, more
+slowly. Sits in decide, above node_facts, below the cache and the context.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from heapq import heapify, heappop, heappush
+from itertools import count, zip_longest
+from operator import attrgetter
+from typing import Final
+
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.model.command import Method
+from dovetail.model.settings import CandidateOrder
+from dovetail.model.verdicts import Gate
+
+FirstClosed = tuple[tuple[Method, Gate | None], ...]
+"""For each method of a node, the first of gates 1 to 7 that is closed now; None: it passes them all."""
+TimesOf = Callable[[NodeFacts], Sequence[datetime]]
+"""Returns the times at which a node's answers may change."""
+
+_name: Final = attrgetter("name")
+_STALE_MAX: Final = 1000
+"""How many outdated alarms are kept beside those of the nodes before they are cleared out."""
+
+
+class _Followed:
+    """The nodes that a view was last asked about."""
+
+    def __init__(self) -> None:
+        self.nodes: Sequence[NodeFacts] = ()
+
+    def step(self, nodes: Sequence[NodeFacts]) -> tuple[list[NodeFacts], list[NodeFacts]]:
+        """Follow to these nodes; return the facts that are not valid any more, and the new ones."""
+        before, self.nodes = self.nodes, nodes
+        if before is nodes:
+            return [], []
+        pairs = [pair for pair in zip_longest(before, nodes) if pair[0] is not pair[1]]
+        old, new = {id(one) for one, _ in pairs}, {id(other) for _, other in pairs}
+        gone = [one for one, _ in pairs if one is not None and id(one) not in new]
+        return gone, [other for _, other in pairs if other is not None and id(other) not in old]
+
+
+class _Alarms:
+    """The next time at which each followed node may change, soonest first."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[datetime, int, NodeFacts]] = []
+        self._numbers = count()
+        self._set: dict[int, None] = {}
+
+    def set(self, facts: NodeFacts, times: Sequence[datetime], now: datetime) -> None:
+        """Set a node's alarm to the first of these times after now."""
+        self._set[id(facts)] = None
+        when = min([when for when in times if when > now], default=None)
+        if when is not None:
+            heappush(self._heap, (when, next(self._numbers), facts))
+
+    def drop(self, gone: Sequence[NodeFacts]) -> None:
+        """Forget nodes."""
+        for facts in gone:
+            del self._set[id(facts)]
+        if len(self._heap) > 2 * len(self._set) + _STALE_MAX:
+            self._heap = [entry for entry in self._heap if id(entry[2]) in self._set]
+            heapify(self._heap)
+
+    def pop(self, now: datetime) -> Iterator[NodeFacts]:
+        """Return the nodes whose alarm has come; the caller sets the next one."""
+        while (soonest := self.soonest()) is not None and soonest <= now:
+            yield heappop(self._heap)[2]
+
+    def soonest(self) -> datetime | None:
+        """Return the time of the next alarm."""
+        while self._heap and id(self._heap[0][2]) not in self._set:
+            heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+
+class Timetable:
+    """When the next timer of any node ends."""
+
+    def __init__(self) -> None:
+        self._followed, self._alarms = _Followed(), _Alarms()
+        self._now: datetime | None = None
+
+    def soonest(self, nodes: Sequence[NodeFacts], now: datetime, times_of: TimesOf) -> datetime | None:
+        """Return the earliest time of a node after now."""
+        if self._now is not None and now < self._now:
+            self._followed, self._alarms = _Followed(), _Alarms()
+        self._now = now
+        gone, new = self._followed.step(nodes)
+        self._alarms.drop(gone)
+        for facts in (*new, *self._alarms.pop(now)):
+            self._alarms.set(facts, times_of(facts), now)
+        return self._alarms.soonest()
+
+
+class Openings:
+    """How far each node gets in gates 1 to 7, asked again when one of its timers ends."""
+
+    def __init__(self) -> None:
+        self._managed: frozenset[str] | None = None
+        self._now: datetime | None = None
+        self._start_again()
+
+    def _start_again(self) -> None:
+        self._followed, self._alarms = _Followed(), _Alarms()
+        self._closed: dict[int, FirstClosed] = {}
+        self._open: dict[Method, set[int]] = {method: set() for method in Method}
+        self._passing: dict[Method, list[NodeFacts]] = {method: [] for method in Method}
+
+    def look_at(
+        self,
+        nodes: Sequence[NodeFacts],
+        managed: frozenset[str] | None,
+        now: datetime,
+        ask: Callable[[NodeFacts], FirstClosed],
+    ) -> tuple[dict[Method, list[NodeFacts]], dict[int, FirstClosed]]:
+        """Return the nodes that are open to each method, by name, and the closed gates of each, by identity.
+
+        `managed`: the managed pools, None: all. `ask` is called for nodes that may have changed.
+        """
+        if managed != self._managed or (self._now is not None and now < self._now):
+            self._start_again()
+        self._managed, self._now = managed, now
+        gone, new = self._followed.step(nodes)
+        self._alarms.drop(gone)
+        asked = [*new, *self._alarms.pop(now)]
+        changed: dict[Method, None] = {}
+        for facts in (*gone, *asked):
+            for method in _open_methods(self._closed.pop(id(facts), ())):
+                self._open[method].remove(id(facts))
+                changed[method] = None
+        for facts in asked:
+            closed = self._closed[id(facts)] = ask(facts)
+            for method in _open_methods(closed):
+                self._open[method].add(id(facts))
+                changed[method] = None
+            times = (*facts.times, *facts.window_edges(now)) if facts.pod_windows else facts.times
+            self._alarms.set(facts, times, now)
+        for method in changed:
+            here = self._open[method]
+            self._passing[method] = [facts for facts in nodes if id(facts) in here]
+        return dict(self._passing), dict(self._closed)
+
+
+def _open_methods(closed: FirstClosed) -> list[Method]:
+    return [method for method, gate in closed if gate is None]
+
+
+class CostOrder:
+    """Cost candidates in the order in which they are tried."""
+
+    def __init__(self) -> None:
+        self._followed = _Followed()
+        self._at: tuple[CandidateOrder, datetime | None] | None = None
+        self._keys: list[tuple[float, str]] = []
+        self._order: list[NodeFacts] = []
+
+    def of(self, nodes: Sequence[NodeFacts], order: CandidateOrder, now: datetime) -> tuple[NodeFacts, ...]:
+        """Return nodes by lowest disruption cost now, or by highest savings ratio; ties by name."""
+        at = (order, None if order is CandidateOrder.SAVINGS_RATIO else now)
+        gone, new = self._followed.step(nodes)
+        if at != self._at or len(gone) + len(new) > len(nodes) // 4:
+            self._at = at
+            keyed = sorted([(cost_key(facts, order, now), place) for place, facts in enumerate(nodes)])
+            self._keys = [key for key, _ in keyed]
+            self._order = [nodes[place] for _, place in keyed]
+            return tuple(self._order)
+        for facts in gone:
+            place = bisect_left(self._keys, cost_key(facts, order, now))
+            while self._order[place] is not facts:  # a node and a claim of the same name
+                place += 1
+            del self._keys[place], self._order[place]
+        for facts in new:
+            key = cost_key(facts, order, now)
+            place = bisect_left(self._keys, key)
+            self._keys.insert(place, key)
+            self._order.insert(place, facts)
+        return tuple(self._order)
+
+
+def cost_key(facts: NodeFacts, order: CandidateOrder, now: datetime) -> tuple[float, str]:
+    """Return what cost candidates are ordered by (spec section 5; Karpenter v1.15 has another order: a setting)."""
+    if order is CandidateOrder.SAVINGS_RATIO:
+        return -facts.savings_ratio, facts.name
+    return facts.disruption_cost_float(now), facts.name
+
+
+class Members:
+    """The nodes that budgets count, by pool."""
+
+    def __init__(self) -> None:
+        self._followed = _Followed()
+        self._of: dict[str, list[NodeFacts]] = {}
+
+    def by_pool(self, nodes: Sequence[NodeFacts]) -> Mapping[str, list[NodeFacts]]:
+        """Return the counted nodes of each pool that has some, by name."""
+        gone, new = self._followed.step(nodes)
+        left = {id(facts) for facts in gone}
+        for pool in dict.fromkeys(facts.pool_name for facts in (*gone, *new)):
+            staying = [facts for facts in self._of.get(pool, ()) if id(facts) not in left]
+            coming = [facts for facts in new if facts.counted and facts.pool_name == pool]
+            self._of[pool] = sorted([*staying, *coming], key=_name)
+        return dict(self._of)
+
+
+class Roster:
+    """The views of all nodes."""
+
+    def __init__(self) -> None:
+        self.openings, self.order, self.timetable, self.members = Openings(), CostOrder(), Timetable(), Members()
