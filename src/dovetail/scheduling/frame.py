@@ -59,10 +59,14 @@ class PodPlaces:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FrameNodes:
-    """The existing nodes as columns: room, whether they accept pods, whether they stay, ports and volumes."""
+    """The existing nodes as columns: room, whether they accept pods, whether they stay, ports and volumes.
+
+    `sound`: no amount of their room is negative.
+    """
 
     columns: NodeColumns
     room: Amounts
+    sound: Mask
     open: Mask
     staying: Mask
     ports: dict[int, list[HostPort]]
@@ -97,7 +101,7 @@ class Frame:
         self.pools = supply.pools
         self.templates = supply.templates
         self.columns = nodes.columns
-        self.room = nodes.room
+        self.room, self.sound = nodes.room, nodes.sound
         self.open = nodes.open
         self.staying = nodes.staying
         self.ports = nodes.ports

@@ -19,6 +19,8 @@ from dovetail.scheduling.pods.bindings import Bindings
 
 _READ = ("node_pools", "daemon_sets", "pvcs", "pvs", "storage_classes", "csi_nodes", "namespaces")
 """The kinds of objects that a frame reads as they are; nodes and pods it reads as columns."""
+_DAEMONS = ("node_pools", "daemon_sets")
+"""The kinds of objects that tell which daemons are expected on a node."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +57,18 @@ class FrameInputs:
             and np.array_equal(self.joined, earlier.joined)
             and self.bindings.counts_like(earlier.bindings)
             and self.sizes == earlier.sizes
+        )
+
+    def has_the_same_room(self, earlier: "FrameInputs") -> bool:
+        """Return whether nodes have as much room as in a frame of the earlier inputs, whichever of them stay."""
+        return (
+            self.columns is earlier.columns
+            and self.width == earlier.width
+            and self.sizes == earlier.sizes
+            and self.settings.rules == earlier.settings.rules
+            and self.settings.karpenter == earlier.settings.karpenter
+            and self.bindings.counts_like(earlier.bindings)
+            and all(_are_the_same(getattr(self.cluster, name), getattr(earlier.cluster, name)) for name in _DAEMONS)
         )
 
 

@@ -58,20 +58,19 @@ def join(cluster: Cluster) -> list[tuple[Node | None, NodeClaim | None]]:
     """Join nodes and NodeClaims by provider id; include claims without a node and nodes without a claim."""
     claims: dict[str, NodeClaim] = {}
     for claim in cluster.node_claims:
-        if claim.status.provider_id:
-            claims[claim.status.provider_id] = claim
+        provider_id = claim.status.provider_id
+        if provider_id:
+            claims[provider_id] = claim
     found: list[tuple[Node | None, NodeClaim | None]] = []
     for node in cluster.nodes:
-        of_pool = node.metadata.labels.get(names.NODEPOOL, "") != ""
-        if not node.spec.provider_id:
+        labels, provider_id = node.metadata.labels, node.spec.provider_id
+        of_pool = labels.get(names.NODEPOOL, "") != ""
+        if not provider_id:
             if not of_pool:
                 found.append((node, None))
             continue
-        claim_here = claims.pop(node.spec.provider_id, None)
-        unready = not node.metadata.labels.get(names.INSTANCE_TYPE) and not node.metadata.labels.get(
-            names.INITIALIZED_LABEL
-        )
-        if of_pool and unready:
+        claim_here = claims.pop(provider_id, None)
+        if of_pool and not labels.get(names.INSTANCE_TYPE) and not labels.get(names.INITIALIZED_LABEL):
             # Its labels are not set yet; until then only the claim is known.
             if claim_here is not None:
                 found.append((None, claim_here))

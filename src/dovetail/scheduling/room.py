@@ -74,6 +74,7 @@ def room_left(
         used += np.maximum(expected - there_already, 0)
     room: Amounts = total - used
     room[~there] = 0
+    room.flags.writeable = False  # frames share it
     return room, np.all(room >= 0, axis=1)
 
 

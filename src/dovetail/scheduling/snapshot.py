@@ -296,7 +296,7 @@ class Snapshot:
         if earlier is not None and inputs.is_like(earlier[0]):
             earlier[1].places.carry_to(self.bindings)
             return earlier[1]
-        return self._compile(inputs)
+        return self._compile(inputs, earlier)
 
     @cached
     def frame_inputs(self) -> FrameInputs:
@@ -315,7 +315,7 @@ class Snapshot:
             virtual=[cls.id for cls in self._virtual_classes],
         )
 
-    def _compile(self, inputs: FrameInputs) -> Frame:
+    def _compile(self, inputs: FrameInputs, earlier: tuple[FrameInputs, Frame] | None) -> Frame:
         memory, columns = self._memory, inputs.columns
         pools = usable_pools(self.cluster.node_pools)
         daemon_pods = [self.cluster.pods[at] for at in np.flatnonzero(self.bindings.daemons).tolist()]
@@ -333,16 +333,20 @@ class Snapshot:
             sticky=self.settings.rules.sticky_daemons,
             best_effort=self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT,
         )
-        needs = memory.needs.of(memory.classes.all, len(memory.resources.names))
-        total, there = memory.sizes.of(inputs.sizes, memory.resources)
-        expected = expected_daemons(terms, columns, memory.resources)
-        room, sound = room_left(total, there, self.bindings, needs, expected)
+        if earlier is not None and inputs.has_the_same_room(earlier[0]):
+            room, sound = earlier[1].room, earlier[1].sound
+        else:
+            needs = memory.needs.of(memory.classes.all, len(memory.resources.names))
+            total, there = memory.sizes.of(inputs.sizes, memory.resources)
+            expected = expected_daemons(terms, columns, memory.resources)
+            room, sound = room_left(total, there, self.bindings, needs, expected)
         ports, attached = self._taken()
         here = {*np.flatnonzero(np.bincount(self.bindings.cls)).tolist(), *inputs.virtual}
         classes = [memory.classes.all[at] for at in sorted(here)]
         nodes = FrameNodes(
             columns=columns,
             room=room,
+            sound=sound,
             open=self.staying & sound,
             staying=self.staying & inputs.joined,
             ports=ports,

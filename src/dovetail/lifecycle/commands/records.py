@@ -7,6 +7,7 @@ below `command_run`.
 """
 
 from datetime import datetime
+from functools import lru_cache
 from hashlib import sha256
 from typing import Final
 
@@ -19,6 +20,7 @@ from dovetail.model.objects import Instant, Node, NodeClaim, Taint
 _NAME_MAX: Final = 63
 _ID_LENGTH: Final = 12
 _TEXT_MAX: Final = 256 << 10  # what all annotations of an object may hold together
+_KEPT_TEXT_MAX: Final = 8 << 10
 DOVETAIL: Final = "dovetail"
 
 
@@ -73,9 +75,19 @@ def read_record(text: str) -> Record | str:
 
 
 def decode_record(text: str) -> Record | None:
-    """Read an annotation's value; None if it is not a record of a known form."""
+    """Read an annotation's value; None if it is not a record of a known form.
+
+    The objects of a command are looked at often, so short values are read once.
+    """
+    return _decode_once(text) if len(text) <= _KEPT_TEXT_MAX else _decode(text)
+
+
+def _decode(text: str) -> Record | None:
     record = read_record(text)
     return None if isinstance(record, str) else record
+
+
+_decode_once = lru_cache(maxsize=1024)(_decode)
 
 
 def record_of(item: Node | NodeClaim) -> Record | None:
