@@ -120,7 +120,7 @@ def _pod(item: Tree) -> Tree:
     """Return a pod with everything a kubelet writes to it; nothing that is added changes where it can run."""
     meta, spec, status = item["metadata"], dict(item["spec"]), dict(item["status"])
     mount = {
-        "name": "kube-api-access-x2x4p",
+        "name": f"kube-api-access-{meta['uid'][-5:]}",  # as an API server names it: for each pod differently
         "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount",
         "readOnly": True,
     }

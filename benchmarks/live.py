@@ -3,7 +3,8 @@
 A whole control plane of its own (`make assets`), the Karpenter that KARPENTER_BIN names with its kwok provider, and
 kubelets that are played. Each run begins with a cluster that is already there, takes the steps of `live_world` and looks
 from outside: /proc for memory and CPU, the API server's audit log for requests and bytes, watches for what came of it.
-Until the first step nobody may consolidate. Nothing outlives the run. DOVETAIL_BENCH_NODES names the sizes, such as
+Nobody may consolidate until the first step is complete: nodes are hours old, so whoever looks first would otherwise
+consolidate the cluster as it was. Nothing outlives the run. DOVETAIL_BENCH_NODES names the sizes, such as
 60,200; DOVETAIL_BENCH_WHO who decides: alone (Karpenter), default, recommended (Dovetail's settings).
 """
 
@@ -26,7 +27,7 @@ from tests.support.karpenter import BINARY, Karpenter, kwok_catalogue, prepare
 from tools.record_karpenter import Seen, watching
 
 from benchmarks.audit import audit_flags, audited
-from benchmarks.live_world import SECONDS, STEPS, allow, dollars, make_cluster, per_hour, take_step
+from benchmarks.live_world import SECONDS, STEPS, allow, dollars, has_settled, make_cluster, per_hour, take_step
 from benchmarks.processes import Watched, at_of, lines_of, wait_for
 from dovetail.api.crds.definitions import crds
 
@@ -169,18 +170,24 @@ def _all_held(api: Client, nodes: int) -> bool:
 def _play(plane: ControlPlane, folder: Path, counts: dict[str, int], running: Running) -> Tree:
     """Take the steps on schedule; return what they cost and what happened."""
     seen, watched = running.seen, running.processes
+    with plane.client() as api:
+        take_step(api, 0, counts)
+    wait_for(lambda: has_settled(plane, 0, counts), "the pods of the first step", _PATIENCE)
+    _check_start(running, len(seen.claims))
     cpu = {name: process.cpu_seconds() for name, process in watched.items()}
     go, began = seen.now(), datetime.now(UTC)
     moved = len(seen.moved)
     taken: list[tuple[datetime, float]] = []
     with plane.client() as api:
-        allow(api)
         for number, (at, what, _) in enumerate(STEPS):
             time.sleep(max(0.0, go + at - seen.now()))
             print(f"{seen.now() - go:.0f} s: {what}; {seen.look()}", file=sys.stderr, flush=True)
             taken.append((datetime.now(UTC), seen.now()))
             api.close()
-            take_step(api, number, counts)
+            if number:
+                take_step(api, number, counts)
+            else:
+                allow(api)
     time.sleep(max(0.0, go + SECONDS - seen.now()))
     end, ended, look = seen.now(), datetime.now(UTC), seen.look()
     spent = {name: round(process.cpu_seconds() - cpu[name], 1) for name, process in watched.items()}
@@ -214,6 +221,14 @@ def _play(plane: ControlPlane, folder: Path, counts: dict[str, int], running: Ru
         row["commands"] = sum(line.get("phase") == "done" for line in lines_of(running.dovetail_log))
         row["lines of log"] = len(lines_of(running.dovetail_log))
     return row
+
+
+def _check_start(running: Running, nodes: int) -> None:
+    """Raise if anybody has consolidated before it was allowed: a run that starts unfairly says nothing."""
+    gone = sum("gone" in each for each in running.seen.claims.values())
+    begun = [] if running.dovetail_log is None else [x for x in lines_of(running.dovetail_log) if x.get("phase")]
+    if gone or begun:
+        raise RuntimeError(f"{gone} of {nodes} nodes have gone, {len(begun)} commands began, before the first step")
 
 
 def _bounds(taken: list[tuple[datetime, float]], ended: datetime) -> tuple[list[datetime], list[datetime]]:

@@ -181,6 +181,13 @@ def take_step(api: Client, number: int, counts: dict[str, int]) -> None:
             raise RuntimeError(f"scaling {app}: {answer}")
 
 
+def has_settled(plane: ControlPlane, number: int, counts: dict[str, int]) -> bool:
+    """Return whether the pods of a step that scales down are gone, if it is the first one."""
+    share, scaled = STEPS[number][2], apps_of(number, list(counts))
+    wanted = sum(round(count * share) if app in scaled else count for app, count in counts.items())
+    return _served(plane, "/api/v1/pods") == wanted
+
+
 def dollars(claims: list[Tree], begin: float, end: float) -> float:
     """Return the cost of the machines between two moments of a recording."""
     total = 0.0

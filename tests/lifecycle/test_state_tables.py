@@ -118,6 +118,17 @@ def test_the_clock_moves(passed: timedelta, elapsed: int) -> None:
     assert state.elapsed == elapsed + SECOND
 
 
+@pytest.mark.parametrize("by", [timedelta(hours=5), timedelta(hours=-5), timedelta(seconds=2), timedelta(days=-400)])
+@pytest.mark.parametrize("passed", [timedelta(0), timedelta(seconds=9)])
+def test_a_clock_that_is_said_to_be_set_moves_nothing(by: timedelta, passed: timedelta) -> None:
+    """Only the time that has passed counts, and times of the wall move with the wall."""
+    state = state_of()
+    state.set_clock(by // timedelta(microseconds=1))
+    state.tick(NOW + by + passed)
+    assert (state.elapsed, state.now) == (passed // timedelta(microseconds=1) * 1000, NOW + by + passed)
+    assert state.wall(state.elapsed + 60 * SECOND) == NOW + by + passed + timedelta(seconds=60)
+
+
 @pytest.mark.parametrize(
     ("at", "wall"), [(0, 0), (1, 1), (1000, 1), (1001, 2), (5_000_000, 5000), (-1000, -1), (-1, 0)]
 )

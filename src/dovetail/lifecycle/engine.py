@@ -26,6 +26,7 @@ from dovetail.lifecycle.messages import (
     AlertChanged,
     CatalogueChanged,
     ClockAdvanced,
+    ClockSet,
     Event,
     Failure,
     Instruction,
@@ -199,6 +200,8 @@ class Engine:
     def handle(self, event: Event, now: datetime) -> list[Instruction]:
         """Handle one event; return what to do about it, in order."""
         state = self._state
+        if isinstance(event, ClockSet):
+            state.set_clock(event.by)
         state.tick(now)
         state.out = []
         stir = self._take(event)
@@ -237,7 +240,7 @@ class Engine:
                 self._lead(leads=True)
             case LeadershipLost():
                 self._lead(leads=False)
-            case ClockAdvanced():
+            case ClockAdvanced() | ClockSet():
                 pass
             case CatalogueChanged(catalogue=catalogue):
                 state.catalogue = catalogue

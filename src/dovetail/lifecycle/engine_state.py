@@ -131,12 +131,18 @@ class EngineState:
     def tick(self, now: datetime) -> None:
         """Advance the engine's clock: never back, and never by more than can have passed between two turns.
 
-        Setting the wall clock forward by hours must not end a wait.
+        A shell that has a clock which can't be set says by how much the wall clock was set (`set_clock`), so that no
+        wait ends early. Without that, setting it forward by hours ends waits a poll interval and a minute early.
         """
         if self._now is not None:
             passed = (now - self._now) // _MICROSECOND * 1000
             self.elapsed += min(max(0, passed), self.poll_interval + _TURN_MAX)
         self._now = now
+
+    def set_clock(self, by: int) -> None:
+        """Follow a wall clock that was set by so many microseconds: no time has passed by that."""
+        if self._now is not None:
+            self._now += timedelta(microseconds=by)
 
     def wall(self, at: int) -> datetime:
         """Convert a time of the engine's clock to the wall clock, rounded up to what a datetime can hold."""

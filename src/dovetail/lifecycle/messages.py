@@ -67,6 +67,13 @@ class ClockAdvanced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClockSet:
+    """The wall clock was set since the last event, by so many microseconds (back, if negative): no time has passed."""
+
+    by: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogueChanged:
     """Prices or types have changed."""
 
@@ -134,6 +141,7 @@ Event = (
     | LeadershipGained
     | LeadershipLost
     | ClockAdvanced
+    | ClockSet
     | CatalogueChanged
     | AlertChanged
     | SettingsChanged

@@ -34,6 +34,7 @@ from dovetail.lifecycle.messages import (
 )
 from dovetail.lifecycle.reports import Report
 from dovetail.live.actuate import Actuator
+from dovetail.live.clocks import WallSteps
 from dovetail.live.dispatch import Dispatcher
 from dovetail.live.kubernetes.client import ApiClient
 from dovetail.live.kubernetes.lease import LeaderElection
@@ -96,6 +97,7 @@ class Controller:
     _held: dict[str, None] = field(default_factory=dict)
     _left: list[Event] = field(default_factory=list)
     _dispatcher: Dispatcher = field(init=False)
+    _wall_steps: WallSteps = field(default_factory=WallSteps)
 
     def __post_init__(self) -> None:
         self._queue = asyncio.Queue(maxsize=_QUEUE_MAX)
@@ -316,8 +318,8 @@ class Controller:
         """Loop: deliver queued events, or a clock tick when idle."""
         while True:
             batch = self._with_view_change(await self._next_batch())
-            now = self.clock()
-            began = time.monotonic()
+            now, began = self.clock(), time.monotonic()
+            batch[:0] = self._wall_steps.until(now)
             steps = await asyncio.to_thread(self._digest, batch, now)
             self._left = batch[len(steps) :]
             self._after(began)
