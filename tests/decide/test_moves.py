@@ -16,7 +16,14 @@ from dovetail.decide.gates.price import Approved
 from dovetail.decide.gates.price_refusals import Refusal, below_threshold
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.methods import moves, multi_node
-from dovetail.decide.methods.method import blocked_move, budget_result, domain_result, held_back, take_within
+from dovetail.decide.methods.method import (
+    HeldBack,
+    blocked_move,
+    budget_result,
+    domain_result,
+    held_back,
+    take_within,
+)
 from dovetail.decide.methods.moves import Move, bare_command, command_of, cost_move, plain_move, refuse_unplaced, score
 from dovetail.model.command import Action, Method
 from dovetail.model.objects import ObjectMeta, Pod
@@ -401,14 +408,34 @@ def test_why_a_domain_holds(entry: dict[str, Any], said: str) -> None:
     assert domain_result("blue", DomainAllowance(**parts)).why.endswith(said)
 
 
-def test_taking_within_budgets() -> None:
-    """Nodes are taken in order while the budget lasts; the others carry the reason."""
-    context = _ledger(Allowance(allowed=1, used=0))
+@pytest.mark.parametrize(
+    ("left", "taken", "after"),
+    [
+        ({"a": 1, "b": 2, "c": 0}, "a1 b1", {"a": 0, "b": 1, "c": 0}),
+        ({"a": 1, "b": 0, "c": 0}, "a1", {"a": 0, "b": 0, "c": 0}),
+        ({"a": 0, "b": 0, "c": 1}, "c1", {"a": 0, "b": 0, "c": 0}),
+        ({"a": 0, "b": 0, "c": 0}, "", {"a": 0, "b": 0, "c": 0}),
+        ({"a": 9, "b": 9, "c": 9}, "a1 a2 b1 c1", {"a": 7, "b": 8, "c": 8}),
+    ],
+)
+def test_taking_within_budgets(left: dict[str, int], taken: str, after: dict[str, int]) -> None:
+    """Nodes are taken in order while the budget of their pool lasts; the others wait, in order."""
     nodes = [facts_of(name=name, pool_name=name[0]) for name in ("a1", "a2", "b1", "c1")]
-    left = {"a": 1, "b": 2, "c": 0}
-    taken, held = take_within(context, Method.EMPTY, nodes, left)
-    assert ([facts.name for facts in taken], sorted(held)) == (["a1", "b1"], ["a2", "c1"])
-    assert left == {"a": 0, "b": 1, "c": 0}
+    found, waiting = take_within(nodes, left)
+    assert " ".join(facts.name for facts in found) == taken
+    assert waiting == [facts for facts in nodes if facts.name not in taken.split()]
+    assert left == after
+
+
+def test_those_who_wait_carry_the_reason() -> None:
+    """The reasons are there when they are asked for."""
+    context = _ledger(Allowance(allowed=1, used=0))
+    nodes = [facts_of(name=name, pool_name=name[0]) for name in ("a2", "c1")]
+    held = HeldBack(context, Method.EMPTY, nodes)
+    assert len(held) == 2
+    assert dict(held) == held_back(context, Method.EMPTY, nodes)
+    assert "a2" in held
+    assert "b1" not in held
     assert held_back(context, Method.EMPTY, []) == {}
 
 

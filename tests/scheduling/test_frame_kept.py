@@ -58,7 +58,7 @@ KEPT: dict[str, Change] = {
         waiting=pod("a-3", topologySpreadConstraints=[spread()])
     ),
 }
-_AS_ROOMY = {"a claim of a volume", "a namespace"}
+_AS_ROOMY = {"a node is leaving", "a claim of a volume", "a namespace"}
 """Changes that rebuild the frame, but leave each node as much room as before."""
 ANEW: dict[str, Change] = {
     "a label of a pod that a rule looks at": lambda objects: _marked(objects, "b", app="a"),

@@ -1,6 +1,7 @@
 """Unschedulable pods are retried by shape, in the order in which they failed."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -88,3 +89,25 @@ def test_what_was_added_later() -> None:
     stuck.add("a", small)
     assert sorted(stuck.added_after(known)) == ["a", "d"]
     assert sorted(stuck.added_after(0)) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("by_shape", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_first_of_each_queue_whatever_came_and_went(seed: int, by_shape: bool) -> None:
+    """After pods were added, dropped and added again, the tries are the first of each shape or kind, in order."""
+    dice = Random(seed)
+    small, large = _shapes()
+    shapes = (small, replace(small), large, *(replace(large, kind=b"looks", looks_at_pods=True) for _ in range(3)))
+    stuck, entries = Stuck(), dict[str, PodShape]()
+    for _ in range(300):
+        key = f"p{dice.randrange(20)}"
+        if key in entries:
+            del entries[key]
+            stuck.drop(key)
+        else:
+            entries[key] = dice.choice(shapes)
+            stuck.add(key, entries[key])
+        firsts: dict[object, str] = {}
+        for name, shape in entries.items():
+            firsts.setdefault(shape if by_shape or shape.looks_at_pods else shape.kind, name)
+        assert [name for name, _ in stuck.tries(by_shape=by_shape)] == list(firsts.values())

@@ -28,12 +28,18 @@ def _taint_mark(taints: Sequence[Taint]) -> tuple[tuple[str, str, str], ...]:
 def _reads_alike(one: StateNode, other: StateNode) -> bool:
     """Return whether two states of a node agree in name, labels and taints."""
     return one is other or (
-        one.node is other.node
-        and one.name == other.name
+        one.name == other.name
         and one.hostname == other.hostname
-        and one.labels is other.labels
+        and (one.renamed, one.unnamed) == (other.renamed, other.unnamed)
+        and (one.labels is other.labels or one.labels == other.labels)
         and one.taints == other.taints
+        and _raw_taints(one) == _raw_taints(other)
     )
+
+
+def _raw_taints(state: StateNode) -> tuple[Taint, ...]:
+    """Return the taints of a node as its Node has them."""
+    return state.node.spec.taints if state.node is not None else state.taints
 
 
 class NodeColumns:
@@ -49,8 +55,7 @@ class NodeColumns:
         self.taint_sets, self._taint_codes = self._code_taints([state.taints for state in states])
         self.renamed: Mask = np.array([state.renamed for state in states], dtype=np.bool_)
         self.unnamed: Mask = np.array([state.unnamed for state in states], dtype=np.bool_)
-        raw = [state.node.spec.taints if state.node is not None else state.taints for state in states]
-        self.raw_taint_sets, self._raw_taint_codes = self._code_taints(raw)
+        self.raw_taint_sets, self._raw_taint_codes = self._code_taints(list(map(_raw_taints, states)))
 
     def carried_to(self, states: Sequence[StateNode]) -> bool:
         """Return whether these columns are still valid for newer states of the same nodes; if so, adopt those."""

@@ -64,20 +64,31 @@ class _Node:
 class Reading:
     """The inputs of all facts: nodes in the scheduler's order, their pods, pools, and planned nodes.
 
-    `planned`: names of nodes and claims that a command removes, or that pods are expected on. `events`: the last pod
-    events that Dovetail saw itself, by node.
+    `leaving`: the nodes that commands remove. `nominated`: nodes and claims that pods are expected on. `events`: the
+    last pod events that Dovetail saw itself, by node.
     """
 
     states: tuple[StateNode, ...]
     pods_on: tuple[tuple[Pod, ...], ...]
     pools: Mapping[str, NodePool]
     policies: Mapping[str, DisruptionPolicy]
-    planned: frozenset[str]
+    leaving: Mapping[str, LeavingNode]
+    nominated: frozenset[str]
     events: Mapping[str, datetime]
 
     def has_the_same_rules(self, other: "Reading") -> bool:
         """Return whether the nodes of both are under the same rules."""
         return _are_the_same(self.pools, other.pools) and _are_the_same(self.policies, other.policies)
+
+    def planned_otherwise(self, other: "Reading") -> set[str]:
+        """Return the nodes and claims that commands do something else with, or whose last pod event is another."""
+        leaving, events = other.leaving, other.events
+        changed = {name for name, entry in self.leaving.items() if leaving.get(name) != entry}
+        changed.update(leaving.keys() - self.leaving.keys(), self.nominated ^ other.nominated)
+        if self.events is not events:
+            changed.update(node for node, at in self.events.items() if events.get(node) != at)
+            changed.update(events.keys() - self.events.keys())
+        return changed
 
     def has_the_same_nodes(self, other: "Reading") -> bool:
         """Return whether both have nodes of the same names in the same order."""
@@ -183,17 +194,16 @@ class FactsCache:
             found = tuple([found[place] for place in at])
             states_before = tuple([states_before[place] for place in at])
             pods_before = tuple([pods_before[place] for place in at])
-        planned, counted, known = reading.planned | before.planned, self._sums, self._nodes
-        if reading.events is not before.events:
-            planned |= {node for node, _ in reading.events.items() ^ before.events.items()}
+        counted, known = self._sums, self._nodes
         pairs = zip(reading.states, states_before, reading.pods_on, pods_before, strict=True)
         changed = [
             place
             for place, (state, was, pods, had) in enumerate(pairs)
             if state is not was or pods is not had or state.name not in counted or state.name not in known
         ]
-        if planned:
-            changed.extend(place for place, state in enumerate(reading.states) if _is_among(planned, state))
+        others = reading.planned_otherwise(before)
+        if others:
+            changed.extend(place for place, state in enumerate(reading.states) if _is_among(others, state))
         return list(found), changed
 
     def keep_reading(self, reading: Reading, found: Sequence[NodeFacts]) -> None:

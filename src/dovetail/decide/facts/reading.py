@@ -41,7 +41,6 @@ class Reader:
         self.leaving = {entry.node: entry for entry in in_flight.leaving}
         expected = _expected_by_scheduler(snapshot) if settings.rules.pods_nominate else ()
         self.nominated = frozenset((*settings.nominated_nodes, *in_flight.nominated, *expected))
-        self.planned = self.nominated.union(self.leaving)
         self.memory = memory
         pdbs = snapshot.cluster.pdbs
         if memory is not None:
@@ -61,7 +60,15 @@ class Reader:
     def _seen(self) -> list[NodeFacts]:
         """Return the facts of the nodes that the scheduler sees, in its order; only changed ones are read again."""
         states, memory = self.snapshot.states, self.memory
-        reading = Reading(states, self.snapshot.pods_on, self.pools, self.policies, self.planned, self.pod_events)
+        reading = Reading(
+            states=states,
+            pods_on=self.snapshot.pods_on,
+            pools=self.pools,
+            policies=self.policies,
+            leaving=self.leaving,
+            nominated=self.nominated,
+            events=self.pod_events,
+        )
         last = memory.last_facts(reading) if memory is not None else None
         if last is None:
             found = [self._facts(index, state) for index, state in enumerate(states)]

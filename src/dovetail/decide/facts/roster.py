@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import heapify, heappop, heappush
-from itertools import count, zip_longest
+from itertools import count
 from operator import attrgetter
 from typing import Final
 
@@ -39,10 +39,11 @@ class _Followed:
         before, self.nodes = self.nodes, nodes
         if before is nodes:
             return [], []
-        pairs = [pair for pair in zip_longest(before, nodes) if pair[0] is not pair[1]]
-        old, new = {id(one) for one, _ in pairs}, {id(other) for _, other in pairs}
-        gone = [one for one, _ in pairs if one is not None and id(one) not in new]
-        return gone, [other for _, other in pairs if other is not None and id(other) not in old]
+        pairs = [(one, other) for one, other in zip(before, nodes, strict=False) if one is not other]
+        gone = [*(one for one, _ in pairs), *before[len(nodes) :]]
+        new = [*(other for _, other in pairs), *nodes[len(before) :]]
+        old_ids, new_ids = set(map(id, gone)), set(map(id, new))
+        return [one for one in gone if id(one) not in new_ids], [other for other in new if id(other) not in old_ids]
 
 
 class _Alarms:

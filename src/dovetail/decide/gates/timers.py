@@ -53,6 +53,8 @@ def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: da
     those within consolidateAfter. Their own pods and capacity still count: they are closed, not gone (spec section 12).
     """
     grace, hides = settings.rules.grace_period, settings.consolidate_after_hides_destinations
+    if not hides:  # thousands, in every round
+        return [facts for facts in nodes if grace and (until := facts.hidden_until) is not None and now < until]
     return [
         facts
         for facts in nodes

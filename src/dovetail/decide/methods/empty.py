@@ -7,7 +7,7 @@ not know.
 
 from dovetail.decide.context import RoundContext, in_cost_order
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.methods.method import MethodRun, take_within
+from dovetail.decide.methods.method import MethodRun, held_back, take_within
 from dovetail.decide.methods.moves import bare_command
 from dovetail.model.command import Method
 
@@ -21,6 +21,6 @@ def run(context: RoundContext) -> MethodRun:
     """Return the command that deletes every empty node within the budgets, if there are any."""
     method = Method.EMPTY
     found = candidates(context)
-    taken, held = take_within(context, method, found, context.left(method))
+    taken, waiting = take_within(found, context.left(method))
     commands = (bare_command(context, method, taken),) if taken else ()
-    return MethodRun(method=method, commands=commands, held=held)
+    return MethodRun(method=method, commands=commands, held=held_back(context, method, waiting))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price_refusals import Refusal
-from dovetail.decide.methods.method import budget_result, take_within
+from dovetail.decide.methods.method import budget_result, held_back, take_within
 from dovetail.decide.methods.moves import Move, bare_command, command_of, plain_move
 from dovetail.decide.methods.static import NO_RESERVED_CAPACITY, is_static, static_alone, terminate_first
 from dovetail.model import names
@@ -29,7 +29,8 @@ def first_command(
     """Return the next command for nodes that have to go, in the order given, and what budgets block."""
     left = context.left(method)
     empties = [facts for facts in candidates if goes_without_pods(facts)]
-    taken, held = take_within(context, method, empties, left)
+    taken, waiting = take_within(empties, left)
+    held = held_back(context, method, waiting)
     others = [facts for facts in candidates if not goes_without_pods(facts)]
     for facts in others:
         if left[facts.pool_name] <= 0:

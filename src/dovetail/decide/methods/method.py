@@ -3,7 +3,7 @@
 Values and two small steps that several methods take; no method is known here. Sits in decide, below the methods.
 """
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 
 from dovetail.decide.context import RoundContext
@@ -13,6 +13,7 @@ from dovetail.decide.gates.gate_results import stopped
 from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import BlockedMove
 from dovetail.decide.words import clock, dollars, nanoseconds, seconds
+from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.money import nearest
 from dovetail.model.policies.policy import Reason
@@ -111,17 +112,49 @@ def domain_result(pool: str, entry: DomainAllowance) -> GateResult:
 
 
 def take_within(
-    context: RoundContext, method: Method, candidates: Sequence[NodeFacts], left: MutableMapping[str, int]
-) -> tuple[list[NodeFacts], dict[str, GateResult]]:
-    """Take candidates in order while their pool has budget; return the result for the others."""
-    taken, waiting = [], []
-    for facts in candidates:
+    candidates: Sequence[NodeFacts], left: MutableMapping[str, int]
+) -> tuple[list[NodeFacts], list[NodeFacts]]:
+    """Take candidates in order while their pool has budget; return them and the others."""
+    taken: list[NodeFacts] = []
+    waiting: list[NodeFacts] = []
+    pools = sum(amount > 0 for amount in left.values())
+    for place, facts in enumerate(candidates):
+        if not pools:
+            waiting.extend(candidates[place:])
+            break
         if left[facts.pool_name] > 0:
             left[facts.pool_name] -= 1
+            pools -= not left[facts.pool_name]
             taken.append(facts)
         else:
             waiting.append(facts)
-    return taken, held_back(context, method, waiting)
+    return taken, waiting
+
+
+class HeldBack(Mapping[str, GateResult]):
+    """The results of nodes whose pool had no budget left for them, by name; built when first asked for.
+
+    Thousands may wait, and only their verdicts say why.
+    """
+
+    def __init__(self, context: RoundContext, method: Method, nodes: Sequence[NodeFacts]) -> None:
+        self._context, self._method, self._nodes = context, method, nodes
+
+    @cached
+    def _found(self) -> dict[str, GateResult]:
+        return held_back(self._context, self._method, self._nodes)
+
+    def __getitem__(self, node: str) -> GateResult:
+        """Return the result of a node."""
+        return self._found[node]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the nodes."""
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        """Count the nodes."""
+        return len(self._nodes)
 
 
 def held_back(context: RoundContext, method: Method, nodes: Sequence[NodeFacts]) -> dict[str, GateResult]:

@@ -12,7 +12,7 @@ from functools import partial
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price_refusals import Refusal
-from dovetail.decide.methods.method import MethodRun, take_within
+from dovetail.decide.methods.method import HeldBack, MethodRun, take_within
 from dovetail.decide.methods.moves import Move, command_of, cost_move, score
 from dovetail.model.command import Method
 
@@ -36,7 +36,8 @@ def run(context: RoundContext) -> MethodRun:
         return MethodRun(method=METHOD)
     # a node that needs a rolling update is handled alone
     together = [facts for facts in candidates(context) if not facts.surges]
-    taken, held = take_within(context, METHOD, together, context.left(METHOD))
+    taken, waiting = take_within(together, context.left(METHOD))
+    held = HeldBack(context, METHOD, waiting)
     asked: dict[int, Move | Refusal] = {}
     attempt = partial(_attempt, context, taken, asked)
     largest = min(len(taken), context.settings.batch_maximum)

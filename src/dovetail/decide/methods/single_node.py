@@ -36,7 +36,8 @@ def run(context: RoundContext) -> MethodRun:
         return MethodRun(method=METHOD)
     found = candidates(context)
     left = context.left(METHOD)
-    held = held_back(context, METHOD, [facts for facts in found if left[facts.pool_name] <= 0])
+    shut = {pool for pool, amount in left.items() if amount <= 0}
+    held = held_back(context, METHOD, [facts for facts in found if facts.pool_name in shut] if shut else ())
     refused: list[tuple[tuple[NodeFacts, ...], Refusal]] = []
     for facts in found:
         if facts.name in held:

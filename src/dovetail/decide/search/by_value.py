@@ -72,7 +72,8 @@ def best_of(context: RoundContext) -> Found:
 
 def _held(context: RoundContext, candidates: Sequence[NodeFacts]) -> dict[str, GateResult]:
     left = context.left(Method.MULTI_NODE)
-    return held_back(context, Method.MULTI_NODE, [facts for facts in candidates if left[facts.pool_name] <= 0])
+    shut = {pool for pool, amount in left.items() if amount <= 0}
+    return held_back(context, Method.MULTI_NODE, [facts for facts in candidates if facts.pool_name in shut])
 
 
 def _search(context: RoundContext) -> Found:

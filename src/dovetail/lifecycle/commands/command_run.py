@@ -5,7 +5,7 @@ nanoseconds of the engine's own clock, except those written into records. Sits i
 `steps`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -54,6 +54,17 @@ class View:
     """How long the drain of a node that is repaired may take; None: as long as its claim allows (spec section 19)."""
 
 
+class _Plan:
+    """Where a command's pods go, ready to be looked up."""
+
+    def __init__(self, command: Command) -> None:
+        self.command = command
+        self.destinations = tuple(place.node for place in command.placements)
+        self.places = {
+            pod: (at, nth) for at, place in enumerate(command.placements) for nth, pod in enumerate(place.pods)
+        }
+
+
 @dataclass(slots=True, kw_only=True)
 class Run:
     """A command in progress. Mutable; only the engine changes it."""
@@ -85,7 +96,7 @@ class Run:
     evicted_last: tuple[str, int, tuple[str, ...]] | None = None
     verdict: Signal | None = None
     history: list[tuple[Phase, Signal]] = field(default_factory=list)
-    _indexed: tuple[Command, dict[str, tuple[int, int]]] | None = field(default=None, init=False, repr=False)
+    _plan: "_Plan | None" = field(default=None, init=False, repr=False)
 
     @property
     def is_over(self) -> bool:
@@ -105,18 +116,17 @@ class Run:
     @property
     def destinations(self) -> tuple[str, ...]:
         """Return the existing nodes that its pods will move to."""
-        return () if self.command is None else tuple(place.node for place in self.command.placements)
+        return () if self.command is None else self._plan_of(self.command).destinations
 
     @property
-    def places(self) -> dict[str, tuple[int, int]]:
+    def places(self) -> Mapping[str, tuple[int, int]]:
         """Return which placement of the command has each pod, and its position there."""
-        command = self.command
-        if command is None:
-            return {}
-        if self._indexed is None or self._indexed[0] is not command:
-            places = enumerate(command.placements)
-            self._indexed = command, {pod: (at, nth) for at, place in places for nth, pod in enumerate(place.pods)}
-        return self._indexed[1]
+        return {} if self.command is None else self._plan_of(self.command).places
+
+    def _plan_of(self, command: Command) -> "_Plan":
+        if self._plan is None or self._plan.command is not command:
+            self._plan = _Plan(command)
+        return self._plan
 
     def record(self, phase: Phase, now: datetime) -> str:
         """Return the record that its objects carry."""

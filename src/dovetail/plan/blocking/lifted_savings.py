@@ -31,7 +31,7 @@ def _within(context: RoundContext, method: Method, chosen: frozenset[str]) -> li
     """Return those that pass gates 1 to 7 of a method, in cost order, as many as the budgets allow."""
     found = [facts for facts in context.passing(method) if facts.name in chosen]
     ordered = in_cost_order(found, context.settings, context.now)
-    return take_within(context, method, ordered, context.left(method))[0]
+    return take_within(ordered, context.left(method))[0]
 
 
 def _cost(context: RoundContext, chosen: frozenset[str]) -> Money:

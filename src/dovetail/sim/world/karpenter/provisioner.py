@@ -16,7 +16,7 @@ from dovetail.lifecycle.commands.records import DOVETAIL, is_tainted
 from dovetail.lifecycle.store import Store as View
 from dovetail.model import names
 from dovetail.model.command import Replacement
-from dovetail.model.objects import Node, NodeClaim
+from dovetail.model.objects import Node, NodeClaim, PodDisruptionBudget
 from dovetail.model.settings import KARPENTER_1_15
 from dovetail.scheduling.place import place
 from dovetail.scheduling.result import NewNode
@@ -120,6 +120,8 @@ class Provisioner:
     # ------------------------------------------------------------ placing
 
     def _on_change(self, change: Change) -> None:
+        if change.kind == "PodDisruptionBudget" and _is_status_only(change):
+            return  # placing pods looks at what a budget never allows, not at what it allows now
         self._stale[change.kind, change.key] = None
         if change.kind == "Node":
             if isinstance(change.new, Node) and is_emptied(change.new):
@@ -210,6 +212,12 @@ class Provisioner:
 
 def _leaves(claim: NodeClaim) -> bool:
     return claim.metadata.deletion_timestamp is not None
+
+
+def _is_status_only(change: Change) -> bool:
+    """Return whether a budget is there as before, but for its status."""
+    old, new = change.old, change.new
+    return isinstance(old, PodDisruptionBudget) and isinstance(new, PodDisruptionBudget) and old.spec == new.spec
 
 
 def is_emptied(node: Node) -> bool:

@@ -29,6 +29,7 @@ class NodeChoice:
         self._dice = dice
         self._next_start = 0
         self._scores = NodeScores(self.table)
+        self._refused: dict[PodShape, tuple[int, list[tuple[NodeGroup, str]]]] = {}
 
     # ------------------------------------------------------------ filter
 
@@ -59,7 +60,23 @@ class NodeChoice:
 
     def is_plain(self, shape: PodShape) -> bool:
         """Return whether only room, labels and taints decide where it may go."""
-        return not (self.shapes.with_apart or shape.looks_at_pods)
+        return not (shape.looks_at_pods or self._refusals(shape))
+
+    def _refusals(self, shape: PodShape) -> list[tuple[NodeGroup, str]]:
+        """Return the pods whose own anti-affinity refuses this shape, each with the label key of the domains."""
+        loners = self.shapes.with_apart
+        if not loners:
+            return []
+        seen, found = self._refused.get(shape, (0, []))
+        if seen < len(loners):
+            found = found + [
+                (self.table.carriers(other), term.topology_key)
+                for other in loners[seen:]
+                for term in other.required_apart
+                if self.table.of_term(other, term).picks(shape)
+            ]
+            self._refused[shape] = (len(loners), found)
+        return found
 
     def _sample(self, rows: Ints) -> Ints:
         """Return the adaptive share of nodes that the scheduler looks at in large clusters, going round."""
@@ -112,12 +129,8 @@ class NodeChoice:
 
     def _keep_away_from_loners(self, shape: PodShape, good: Bools) -> None:
         """Exclude nodes whose pods refuse this one by their own anti-affinity."""
-        for other in self.shapes.with_apart:
-            for term in other.required_apart:
-                group = self.table.of_term(other, term)
-                if group.picks(shape):
-                    carriers: NodeGroup = self.table.carriers(other)
-                    good &= self.table.per_domain(carriers.every, term.topology_key) == 0
+        for carriers, key in self._refusals(shape):
+            good &= self.table.per_domain(carriers.every, key) == 0
 
     def _keep_ports(self, shape: PodShape, good: Bools) -> None:
         if not shape.ports:

@@ -171,13 +171,15 @@ class Stuck:
     """The keys of pods that found no node, in queues: thousands may be stuck, and few are worth another try.
 
     Their order is that in which they failed last. Each shape has a queue, and so has each kind: where no other pod has
-    a say in where they may go, and one of a kind finds no node, neither do the others.
+    a say in where they may go, and one of a kind finds no node, neither do the others. The queues of shapes where other
+    pods have a say are also kept by themselves: they are few.
     """
 
     def __init__(self) -> None:
         self._entries: _Queue = {}
         self._by_shape: dict[PodShape, _Queue] = {}
         self._by_kind: dict[bytes, _Queue] = {}
+        self._looking_at_pods: dict[PodShape, _Queue] = {}
         self.number = 0
         """How many have been added so far."""
 
@@ -196,6 +198,8 @@ class Stuck:
             entry = self._entries[key] = (self.number, shape)
             self._by_shape.setdefault(shape, {})[key] = entry
             self._by_kind.setdefault(shape.kind, {})[key] = entry
+            if shape.looks_at_pods:
+                self._looking_at_pods[shape] = self._by_shape[shape]
 
     def drop(self, key: str) -> None:
         """Take a pod out, if it is there."""
@@ -203,12 +207,15 @@ class Stuck:
         if entry is not None:
             _take_out(self._by_shape, entry[1], key)
             _take_out(self._by_kind, entry[1].kind, key)
+            if entry[1] not in self._by_shape:
+                self._looking_at_pods.pop(entry[1], None)
 
     def clear(self) -> None:
         """Take all out."""
         self._entries.clear()
         self._by_shape.clear()
         self._by_kind.clear()
+        self._looking_at_pods.clear()
 
     def added_after(self, number: int) -> list[str]:
         """Return the pods that were added when so many had been added before, the last first."""
@@ -219,9 +226,7 @@ class Stuck:
 
         `by_shape`: pods of one kind may fare differently, so the queues are those of shapes.
         """
-        heads = [
-            _first(queue) for shape, queue in self._by_shape.items() if queue and (by_shape or shape.looks_at_pods)
-        ]
+        heads = [_first(queue) for queue in (self._by_shape if by_shape else self._looking_at_pods).values()]
         if not by_shape:
             firsts = (_first(queue) for queue in self._by_kind.values() if queue)
             heads.extend(first for first in firsts if not first[2].looks_at_pods)
