@@ -15,7 +15,7 @@ from dovetail.api.pool_marks import Pause, read_pause
 from dovetail.decide.facts import cost
 from dovetail.decide.facts.drainability import PdbVeto, Protection
 from dovetail.model import names
-from dovetail.model.cached import cached
+from dovetail.model.cached import KeepsValues, cached
 from dovetail.model.money import Money
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition
 from dovetail.model.policies.controls import RepairRule
@@ -66,8 +66,8 @@ class Sickness:
     due: datetime
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class NodeFacts:
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class NodeFacts(KeepsValues):
     """One node (or NodeClaim without a node). Valid while its objects are the same: nothing depends on the time."""
 
     name: str

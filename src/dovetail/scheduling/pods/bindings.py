@@ -45,19 +45,19 @@ def _in_memory(pods: Sequence[Pod]) -> list[int]:
 
 
 class NodeNames:
-    """Names of nodes as numbers; 0 means no node. Only grows."""
+    """Names of nodes as numbers (`codes`); 0 means no node. Only grows."""
 
-    __slots__ = ("_codes",)
+    __slots__ = ("codes",)
 
     def __init__(self) -> None:
-        self._codes: dict[str, int] = {"": 0}
+        self.codes: dict[str, int] = {"": 0}
 
     def code(self, name: str) -> int:
         """Return the number of a name."""
-        return self._codes.setdefault(name, len(self._codes))
+        return self.codes.setdefault(name, len(self.codes))
 
     def __len__(self) -> int:
-        return len(self._codes)
+        return len(self.codes)
 
 
 class Bindings:
@@ -173,7 +173,7 @@ class Bindings:
 
         Pods of one kind agree in namespace, labels and spec: most pods of a ReplicaSet do.
         """
-        spec_of, code = self._spec_of, names.code
+        spec_of, codes = self._spec_of, names.codes
         flags, at, kinds = [0] * len(pods), [0] * len(pods), [0] * len(pods)
         odd = bytearray(len(pods))
         known: dict[tuple[bytes, bytes, str], int] = {}
@@ -183,7 +183,7 @@ class Bindings:
             bits = flags[here] = flags_of(pod)
             mark = (spec_mark(spec, daemon=bits & DAEMON != 0), _encode(meta.labels), meta.namespace)
             kinds[here] = known.setdefault(mark, len(known))
-            at[here] = code(spec.node_name)
+            at[here] = codes.setdefault(spec.node_name, len(codes))
             if meta.annotations or spec.priority:
                 odd[here] = 1
         self.flags[places] = flags

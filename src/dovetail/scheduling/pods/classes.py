@@ -125,7 +125,9 @@ class Classes:
 
 def spec_mark(spec: PodSpec, *, daemon: bool = False) -> bytes:
     """Return what equal specs have in common, whatever their node."""
-    raw = _encode(_counted(spec, daemon=daemon))
+    if daemon or spec.volumes:
+        spec = _counted(spec, daemon=daemon)
+    raw = _encode(spec)
     return raw[_PREFIX + len(spec.node_name) + 2 :] if spec.node_name else raw[1:]
 
 

@@ -98,15 +98,20 @@ class Blockers:
             # Found by a label that its pods must carry, if there is one: a namespace may have hundreds of PDBs.
             key, value = selector.equal[0] if selector.equal else ("", None)
             self._by_label.setdefault(namespace, {}).setdefault(key, {}).setdefault(value, []).append(row)
-        for by_key in self._by_label.values():
+        for namespace, by_key in [*self._by_label.items()]:
             if len(by_key) == 1:  # so no pod has one PDB by one label and one by another
-                for by_value in by_key.values():
-                    for value in [value for value, rows in by_value.items() if len(rows) == 1 and not rows[0][1]]:
-                        del by_value[value]  # its pods have one PDB, which allows evictions at times
+                ((key, by_value),) = by_key.items()
+                # The pods of others have one PDB, which allows evictions at times.
+                left = {value: rows for value, rows in by_value.items() if len(rows) > 1 or rows[0][1]}
+                self._by_label[namespace] = {key: left}
+                if not left:
+                    del self._by_label[namespace]
 
     def _matching(self, pod: Pod) -> list[tuple[LabelSelector, bool, bool]]:
-        namespace, labels = pod.metadata.namespace, pod.metadata.labels
         found: list[tuple[LabelSelector, bool, bool]] = []
+        if not self._by_label:
+            return found
+        namespace, labels = pod.metadata.namespace, pod.metadata.labels
         for key, by_value in self._by_label.get(namespace, _NONE).items():
             rows = by_value.get(labels.get(key))
             if rows is not None:
@@ -117,9 +122,10 @@ class Blockers:
         """Return whether a reschedulable pod takes part in a simulation."""
         if pod.metadata.annotations and filters.is_active(pod) and do_not_disrupt(pod, now):
             return False
-        return not self._fully_blocked(pod)
+        return not self.block(pod)
 
-    def _fully_blocked(self, pod: Pod) -> bool:
+    def block(self, pod: Pod) -> bool:
+        """Return whether PDBs never allow its eviction."""
         matching = self._matching(pod)
         if not matching or (len(matching) == 1 and not matching[0][1]):
             return False

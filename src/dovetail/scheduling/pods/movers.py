@@ -6,6 +6,7 @@ do-not-disrupt expires. The cache never changes an answer. Sits in scheduling, b
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from itertools import compress
 from operator import attrgetter
 
 from dovetail.model.objects import Pod, PodDisruptionBudget
@@ -247,16 +248,18 @@ class MoverRegistry:
 
 
 def _movers(index: int, of: tuple[Pod, ...], bindings: Bindings, blockers: Blockers, now: datetime) -> Movers:
-    bits, all_pods = bindings.bits, bindings.pods
-    places = [
-        at for at in bindings.on_node(index) if bits[at] & RESCHEDULABLE and blockers.would_move(all_pods[at], now)
+    flags, odd = bindings.marks_on(index)
+    moving = [
+        (pod, bits, at)
+        for pod, bits, is_odd, at in zip(of, flags, odd, bindings.on_node(index), strict=True)
+        if bits & RESCHEDULABLE and (blockers.would_move(pod, now) if is_odd else not blockers.block(pod))
     ]
     return Movers(
         of,
-        tuple([all_pods[at] for at in places]),
-        bindings.classes_at(places),
-        [bits[at] for at in places],
-        span_of(of, now),
+        tuple([pod for pod, _, _ in moving]),
+        bindings.classes_at([at for _, _, at in moving]),
+        [bits for _, bits, _ in moving],
+        span_of(compress(of, odd), now),
     )
 
 

@@ -92,10 +92,13 @@ class GroupState:
         assert group.domains is not None
         smallest = 2**31 - 1
         seen = 0
-        for place, name in enumerate(group.domains.names):
-            if self.present(place) and (allowed is None or allowed.has(name)):
+        openable, nodes_in, names = group.openable, self.nodes_in, group.domains.names
+        for place, count in enumerate(self.counts):  # `present`, written out: this is asked for every pod
+            there = count > 0 or nodes_in[place] > 0 or openable[place]
+            if there and (allowed is None or allowed.has(names[place])):
                 seen += 1
-                smallest = min(smallest, self.counts[place])
+                if count < smallest:
+                    smallest = count
         if group.min_domains is not None and seen < group.min_domains:
             return 0
         return smallest
