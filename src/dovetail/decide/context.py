@@ -25,9 +25,10 @@ from dovetail.decide.gates.budgets import BudgetLedger
 from dovetail.decide.gates.candidates import Chains
 from dovetail.decide.gates.gate_results import GateContext
 from dovetail.decide.gates.haste import Haste
-from dovetail.decide.gates.pool_holds import Waiting, health_hold, window_hold
+from dovetail.decide.gates.pool_holds import PoolHolds, Waiting, health_hold
 from dovetail.decide.gates.price import UNPAYABLE, Source, required_of
 from dovetail.decide.gates.price_refusals import Refusal
+from dovetail.decide.in_flight import InFlight
 from dovetail.decide.outcome import CandidateFigures
 from dovetail.decide.question import Question
 from dovetail.decide.refusals.bounds import Bounds
@@ -56,6 +57,36 @@ if TYPE_CHECKING:
 
 _Simulated = tuple[tuple[int, ...], bool, TypeBits]
 """What a simulation is kept by: the places of the nodes that go, whether it is for cost, and the types of new nodes."""
+
+
+class _Awaiting:
+    """The nodes that waiting pods would go to.
+
+    Apart from the context, so that the chains of gates don't refer to it: such a cycle would keep a whole round in
+    memory until the garbage collector runs.
+    """
+
+    def __init__(self, snapshot: Snapshot, settings: Settings, in_flight: InFlight) -> None:
+        self.snapshot, self.settings, self.in_flight = snapshot, settings, in_flight
+
+    def by_node(self) -> Mapping[str, tuple[Pod, ...]]:
+        """Return the pods (pending, or of leaving nodes) that would go to each node.
+
+        Karpenter nominates such nodes, but no object shows it. Computed only if a node could be deleted as empty.
+        """
+        return self._found
+
+    @cached
+    def _found(self) -> Mapping[str, tuple[Pod, ...]]:
+        snapshot = self.snapshot
+        if not self.settings.rules.waiting_pods_nominate:
+            return {}
+        if not snapshot.pending and not any(pods for _, pods in snapshot.leaving):
+            return {}
+        found = simulate(snapshot, (), SimulationOptions(strict_reserved=True), self.in_flight.under_way)
+        virtual = frozenset(map(id, snapshot.surroundings.virtual))
+        landed = {p.node: tuple(pod for pod in p.pods if id(pod) not in virtual) for p in found.placements}
+        return {node: pods for node, pods in landed.items() if pods}
 
 
 class RoundContext:
@@ -135,7 +166,7 @@ class RoundContext:
             self.now,
             self.in_flight,
             histories={pool.metadata.name: read_history(pool) for pool in pools},
-            hold=self.pool_hold,
+            hold=self._holds.of,
         )
 
     @cached
@@ -163,38 +194,35 @@ class RoundContext:
                 found[name] = held
         return found
 
+    @cached
+    def _holds(self) -> PoolHolds:
+        """Return what blocks whole pools."""
+        question = self.question
+        return PoolHolds(
+            alert=question.alert,
+            health=self._health,
+            unsettled=question.unsettled,
+            policies=self.policies,
+            now=self.now,
+        )
+
     def pool_hold(self, pool: str, reason: Reason) -> GateResult | None:
         """Return what blocks a whole pool for a reason, whatever its budgets say; None: nothing does."""
-        if reason is not Reason.UNHEALTHY:
-            if self.question.alert:
-                return GateResult(gate=Gate.HEALTH, passed=False, why=self.question.alert, figures={"nodePool": pool})
-            if pool in self._health:
-                return self._health[pool]
-            if pool in self.question.unsettled:
-                why = self.question.unsettled[pool]
-                return GateResult(gate=Gate.HEALTH, passed=False, why=why, figures={"nodePool": pool})
-        return window_hold(pool, self.policies[pool], reason, self.now)
+        return self._holds.of(pool, reason)
 
     @cached
     def chains(self) -> Chains:
         """Return gates 1 to 7 of every node, for every method."""
-        return Chains(self.by_name, self.gate_context, lambda: self.awaited)
+        return Chains(self.by_name, self.gate_context, self._awaiting.by_node)
 
     @cached
-    def awaited(self) -> Mapping[str, tuple[Pod, ...]]:
-        """Return the nodes that waiting pods (pending, or of leaving nodes) would go to, and these pods.
+    def _awaiting(self) -> _Awaiting:
+        return _Awaiting(self.snapshot, self.settings, self.in_flight)
 
-        Karpenter nominates such nodes, but no object shows it. Computed only if a node could be deleted as empty.
-        """
-        snapshot = self.snapshot
-        if not self.settings.rules.waiting_pods_nominate:
-            return {}
-        if not snapshot.pending and not any(pods for _, pods in snapshot.leaving):
-            return {}
-        found = simulate(snapshot, (), SimulationOptions(strict_reserved=True), self.in_flight.under_way)
-        virtual = frozenset(map(id, snapshot.surroundings.virtual))
-        landed = {p.node: tuple(pod for pod in p.pods if id(pod) not in virtual) for p in found.placements}
-        return {node: pods for node, pods in landed.items() if pods}
+    @property
+    def awaited(self) -> Mapping[str, tuple[Pod, ...]]:
+        """Return the nodes that waiting pods (pending, or of leaving nodes) would go to, and these pods."""
+        return self._awaiting.by_node()
 
     @cached
     def totals(self) -> dict[str, PoolTotals]:

@@ -4,7 +4,7 @@ Spec sections 14 and 17. Each rule returns the gate that stops the pool for a re
 them; methods only see that nothing is left. Knows no prices and no simulation. Sits in decide, below budgets.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +20,28 @@ from dovetail.model.timing.duration import later
 from dovetail.model.verdicts import Gate, GateResult
 from dovetail.scheduling.launch.templates import pool_requirements
 from dovetail.scheduling.pods.pod import is_active, tolerates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolHolds:
+    """What blocks whole pools: an alert, limits of health, moved pods that are not settled, closed windows."""
+
+    alert: str
+    health: Mapping[str, GateResult]
+    unsettled: Mapping[str, str]
+    policies: Mapping[str, DisruptionPolicy]
+    now: datetime
+
+    def of(self, pool: str, reason: Reason) -> GateResult | None:
+        """Return what blocks a whole pool for a reason, whatever its budgets say; None: nothing does."""
+        if reason is not Reason.UNHEALTHY:
+            if self.alert:
+                return _stopped(Gate.HEALTH, self.alert, nodePool=pool)
+            if pool in self.health:
+                return self.health[pool]
+            if pool in self.unsettled:
+                return _stopped(Gate.HEALTH, self.unsettled[pool], nodePool=pool)
+        return window_hold(pool, self.policies[pool], reason, self.now)
 
 
 def window_hold(pool: str, policy: DisruptionPolicy, reason: Reason, now: datetime) -> GateResult | None:
