@@ -38,12 +38,12 @@ def test_what_holds_a_pool() -> None:
     """An alert holds all pools and unsettled pods hold their own; repair goes on."""
     for question, pools in (({"alert": "x"}, {"default"}), ({"unsettled": {"default": "y"}}, {"default"}), ({}, set())):
         context = _context(**question)
-        held = context.pool_hold("default", Reason.DRIFTED)
+        held = context.holds.of("default", Reason.DRIFTED)
         assert (held is not None) is bool(pools)
         if held is not None:
             assert (held.passed, held.figures) == (False, {"nodePool": "default"})
-        assert context.pool_hold("default", Reason.UNHEALTHY) is None
-    assert _context(unsettled={"other": "y"}).pool_hold("default", Reason.DRIFTED) is None
+        assert context.holds.of("default", Reason.UNHEALTHY) is None
+    assert _context(unsettled={"other": "y"}).holds.of("default", Reason.DRIFTED) is None
 
 
 def test_pods_that_wait_are_looked_for_where_a_pool_asks() -> None:
@@ -65,11 +65,11 @@ def test_health_counts_the_pools_own_nodes() -> None:
     town.pool("other")
     for name, pool, ready in (("c", "default", False), ("d", "other", False), ("e", "other", False)):
         town.node(name, "m", pool=pool, ready=ready)
-    assert _context(town).pool_hold("default", Reason.DRIFTED) is None
+    assert _context(town).holds.of("default", Reason.DRIFTED) is None
     town.node("f", "m", ready=False, without=[names.INITIALIZED_LABEL])
-    assert _context(town).pool_hold("default", Reason.DRIFTED) is None
+    assert _context(town).holds.of("default", Reason.DRIFTED) is None
     town.node("g", "m", ready=False)
-    assert _context(town).pool_hold("default", Reason.DRIFTED) is not None
+    assert _context(town).holds.of("default", Reason.DRIFTED) is not None
 
 
 def test_how_many_new_nodes() -> None:

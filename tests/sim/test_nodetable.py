@@ -20,6 +20,7 @@ from dovetail.model.objects import (
 )
 from dovetail.sim.world.placement.nodetable import NodeTable
 from dovetail.sim.world.placement.shapes import PodShape, shape_of
+from tests.support.node_tables import change
 
 CLOSED = Taint(key="closed", effect="NoSchedule")
 
@@ -62,30 +63,12 @@ def node(name: str, dice: Random) -> Node:
     )
 
 
-def change(table: NodeTable, step: int, dice: Random) -> None:
-    """Bind or release a pod; or add, change or remove a node."""
-    what, nodes = dice.random(), sorted(table.rows)
-    if what < 0.15 or not nodes:
-        table.set_node(node(f"n{step}", dice))
-    elif what < 0.3:
-        table.set_node(node(dice.choice(nodes), dice))
-    elif what < 0.7:
-        table.bind(f"pod-{step}", dice.choice(SHAPES), dice.choice(nodes))
-    elif what < 0.95 and table.pods:
-        table.release(dice.choice(sorted(table.pods)))
-    else:
-        gone = dice.choice(nodes)
-        for key in [key for key, entry in table.pods.items() if entry.row == table.rows[gone]]:
-            table.release(key)
-        table.drop_node(gone)
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_open_rows_equal_a_count_of_everything(seed: int) -> None:
     """Whatever pods and nodes do, and however seldom a shape is looked at, its open rows are those that fit now."""
     dice, table = Random(seed), NodeTable()
     for step in range(600):
-        change(table, step, dice)
+        change(table, step, dice, node, SHAPES)
         for at, pod in enumerate(SHAPES):
             if step % (1 + 30 * at) == 0:
                 kept = table.columns(pod)

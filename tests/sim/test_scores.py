@@ -22,6 +22,7 @@ from dovetail.model.objects import (
 from dovetail.sim.world.placement.nodetable import NodeTable
 from dovetail.sim.world.placement.scores import FEW, NodeScores
 from dovetail.sim.world.placement.shapes import PodShape, shape_of
+from tests.support.node_tables import change
 
 ZONES = ("zone-a", "zone-b", "zone-c")
 
@@ -69,33 +70,13 @@ def node(name: str, dice: Random) -> Node:
     )
 
 
-def change(table: NodeTable, step: int, dice: Random) -> None:
-    """Bind, end or release a pod; or add, change or remove a node."""
-    what, nodes = dice.random(), sorted(table.rows)
-    if what < 0.1 or len(nodes) < 3:
-        table.set_node(node(f"n{step}", dice))
-    elif what < 0.2:
-        table.set_node(node(dice.choice(nodes), dice))
-    elif what < 0.7:
-        table.bind(f"pod-{step}", dice.choice(SHAPES), dice.choice(nodes))
-    elif what < 0.8 and table.pods:
-        table.terminating(dice.choice(sorted(table.pods)))
-    elif what < 0.95 and table.pods:
-        table.release(dice.choice(sorted(table.pods)))
-    else:
-        gone = dice.choice(nodes)
-        for key in [key for key, entry in table.pods.items() if entry.row == table.rows[gone]]:
-            table.release(key)
-        table.drop_node(gone)
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_few_nodes_are_scored_as_many_are(seed: int) -> None:
     """Whatever happened to the nodes, one by one and in columns they get the same scores."""
     dice, table = Random(seed), NodeTable()
     scores, seen = NodeScores(table), set()
     for step in range(400):
-        change(table, step, dice)
+        change(table, step, dice, node, SHAPES)
         pod = dice.choice(SHAPES)
         columns = table.columns(pod)
         rows = np.array(sorted(dice.sample(sorted(table.rows.values()), min(len(table.rows), dice.randint(2, FEW)))))
@@ -113,7 +94,7 @@ def test_domains_are_counted_change_by_change(seed: int) -> None:
     """Pods per domain, kept while pods come and go and nodes are relabelled, equal a count over all nodes that fit."""
     dice, table = Random(seed), NodeTable()
     for step in range(500):
-        change(table, step, dice)
+        change(table, step, dice, node, SHAPES)
         pod = SHAPES[step % len(SHAPES)]
         group = table.picked_by(("default",), LabelSelectorSpec(match_labels=pod.labels))
         columns = table.columns(pod)

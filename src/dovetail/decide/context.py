@@ -40,7 +40,7 @@ from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.money import Money
 from dovetail.model.objects import Pod
-from dovetail.model.policies.policy import DisruptionPolicy, Reason
+from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Gate, GateResult
 from dovetail.scheduling.entries import ALL_TYPES, SimulationOptions
@@ -166,7 +166,7 @@ class RoundContext:
             self.now,
             self.in_flight,
             histories={pool.metadata.name: read_history(pool) for pool in pools},
-            hold=self._holds.of,
+            hold=self.holds.of,
         )
 
     @cached
@@ -195,7 +195,7 @@ class RoundContext:
         return found
 
     @cached
-    def _holds(self) -> PoolHolds:
+    def holds(self) -> PoolHolds:
         """Return what blocks whole pools."""
         question = self.question
         return PoolHolds(
@@ -205,10 +205,6 @@ class RoundContext:
             policies=self.policies,
             now=self.now,
         )
-
-    def pool_hold(self, pool: str, reason: Reason) -> GateResult | None:
-        """Return what blocks a whole pool for a reason, whatever its budgets say; None: nothing does."""
-        return self._holds.of(pool, reason)
 
     @cached
     def chains(self) -> Chains:

@@ -164,6 +164,12 @@ def held_back(context: RoundContext, method: Method, nodes: Sequence[NodeFacts])
     return {facts.name: said[facts.pool_name] for facts in nodes}
 
 
+def without_budget(context: RoundContext, method: Method, candidates: Sequence[NodeFacts]) -> dict[str, GateResult]:
+    """Build the results of candidates whose pool has no budget left at all."""
+    shut = {pool for pool, left in context.left(method).items() if left <= 0}
+    return held_back(context, method, [facts for facts in candidates if facts.pool_name in shut] if shut else ())
+
+
 def blocked_move(nodes: Sequence[NodeFacts], refusal: Refusal) -> BlockedMove:
     """Build the record of a cost action that the savings threshold refused; a batch's figures are marked as such."""
     pools = tuple(sorted({facts.pool_name for facts in nodes}))

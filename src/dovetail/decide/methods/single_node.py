@@ -11,7 +11,7 @@ from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates import balanced
 from dovetail.decide.gates.price_refusals import Refusal
-from dovetail.decide.methods.method import MethodRun, held_back
+from dovetail.decide.methods.method import MethodRun, without_budget
 from dovetail.decide.methods.moves import Move, command_of, cost_move, score
 from dovetail.decide.waste import as_waste
 from dovetail.model.command import Method
@@ -35,9 +35,7 @@ def run(context: RoundContext) -> MethodRun:
     if context.stabilizing:
         return MethodRun(method=METHOD)
     found = candidates(context)
-    left = context.left(METHOD)
-    shut = {pool for pool, amount in left.items() if amount <= 0}
-    held = held_back(context, METHOD, [facts for facts in found if facts.pool_name in shut] if shut else ())
+    held = without_budget(context, METHOD, found)
     refused: list[tuple[tuple[NodeFacts, ...], Refusal]] = []
     for facts in found:
         if facts.name in held:

@@ -16,7 +16,7 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price import has_wasted_enough
 from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods import multi_node, single_node
-from dovetail.decide.methods.method import MethodRun, held_back
+from dovetail.decide.methods.method import MethodRun, without_budget
 from dovetail.decide.methods.moves import Move, command_of, cost_move, score
 from dovetail.decide.search.dual import SLACK, ValueBound
 from dovetail.decide.search.found import Found, Tried
@@ -24,7 +24,7 @@ from dovetail.decide.search.growth import Chosen, Growth, Value
 from dovetail.decide.search.sums import Sums
 from dovetail.model.command import Method
 from dovetail.model.money import UNIT
-from dovetail.model.verdicts import Gate, GateResult
+from dovetail.model.verdicts import Gate
 
 JUDGED_MAX: Final = 160
 """How many proposals are simulated in a round, at most."""
@@ -70,15 +70,9 @@ def best_of(context: RoundContext) -> Found:
     return known
 
 
-def _held(context: RoundContext, candidates: Sequence[NodeFacts]) -> dict[str, GateResult]:
-    left = context.left(Method.MULTI_NODE)
-    shut = {pool for pool, amount in left.items() if amount <= 0}
-    return held_back(context, Method.MULTI_NODE, [facts for facts in candidates if facts.pool_name in shut])
-
-
 def _search(context: RoundContext) -> Found:
     candidates = multi_node.candidates(context)
-    held = _held(context, candidates)
+    held = without_budget(context, Method.MULTI_NODE, candidates)
     open_ones = [facts for facts in candidates if facts.name not in held]
     judges = _Judges(context, open_ones)
     judges.ask_as_ever()
