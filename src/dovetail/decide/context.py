@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from dovetail.api.policy import effective_policy
 from dovetail.api.pool_marks import read_history
 from dovetail.decide.facts.cache import FactsCache
+from dovetail.decide.facts.lineup import Lineup
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.reading import Reader
 from dovetail.decide.facts.roster import CostOrder, FirstClosed, Openings, Roster
@@ -139,15 +140,15 @@ class RoundContext:
         return other
 
     @cached
-    def nodes(self) -> tuple[NodeFacts, ...]:
+    def nodes(self) -> Lineup:
         """Return all nodes, by name."""
         reader = Reader(self.snapshot, self.policies, self.question, self._memory)
         return reader.read()
 
-    @cached
-    def by_name(self) -> dict[str, NodeFacts]:
+    @property
+    def by_name(self) -> Mapping[str, NodeFacts]:
         """Return nodes by name."""
-        return {facts.name: facts for facts in self.nodes}
+        return self.nodes.by_name
 
     @cached
     def policies(self) -> dict[str, DisruptionPolicy]:
@@ -228,8 +229,9 @@ class RoundContext:
     @cached
     def closed(self) -> tuple[int, ...]:
         """Return nodes that a cost action may not move pods to."""
-        hidden = timers.closed_to_moved_pods(self.nodes, self.settings, self.now)
-        return tuple(self.index_of(facts) for facts in hidden)
+        settings = self.settings
+        hidden = self.roster.hidden.of(self.nodes, self.now, lambda facts: timers.closed_until(facts, settings))
+        return tuple(map(self.index_of, hidden))
 
     @cached
     def _closed_nodes(self) -> frozenset[int]:
@@ -277,13 +279,13 @@ class RoundContext:
         until = self.in_flight.regrown.get(facts.pool_name)
         return until if until is not None and self.now < until else None
 
-    def passing(self, method: Method) -> list[NodeFacts]:
+    def passing(self, method: Method) -> Sequence[NodeFacts]:
         """Return the nodes that pass gates 1 to 7 of a method, by name, ignoring budgets."""
         return self._passing[method]
 
     @cached
-    def _passing(self) -> dict[Method, list[NodeFacts]]:
-        found = dict(self._openings[0])
+    def _passing(self) -> dict[Method, Sequence[NodeFacts]]:
+        found: dict[Method, Sequence[NodeFacts]] = dict(self._openings[0])
         if found[Method.EMPTY]:
             found[Method.EMPTY] = [facts for facts in found[Method.EMPTY] if facts.name not in self.awaited]
         return found
@@ -296,7 +298,7 @@ class RoundContext:
         return found
 
     @cached
-    def _openings(self) -> tuple[dict[Method, list[NodeFacts]], dict[int, FirstClosed]]:
+    def _openings(self) -> tuple[dict[Method, Lineup], dict[int, FirstClosed]]:
         # Which nodes hold a buffer's virtual pods is not among a node's facts.
         openings = Openings() if self.snapshot.virtual else self.roster.openings
         return openings.look_at(self.nodes, self.gate_context.managed_pools, self.now, self._ask)
