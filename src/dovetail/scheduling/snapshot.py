@@ -25,7 +25,6 @@ from dovetail.scheduling.frame_inputs import FrameInputs
 from dovetail.scheduling.launch.limits import PoolLimits
 from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.launch.templates import usable_pools
-from dovetail.scheduling.node_rows import UNCHANGED, Edits, NodeRows, read_rows
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings
@@ -35,8 +34,9 @@ from dovetail.scheduling.pods.pod import HostPort
 from dovetail.scheduling.pods.surge import NO_SURGES, Surges
 from dovetail.scheduling.pods.validation import why_ignored
 from dovetail.scheduling.pods.volumes import Storage
+from dovetail.scheduling.reading.memory import SnapshotMemory, remembered
+from dovetail.scheduling.reading.rows import UNCHANGED, Edits, NodeRows, read_rows
 from dovetail.scheduling.room import expected_daemons, room_left
-from dovetail.scheduling.snapshot_memory import SnapshotMemory, remembered
 from dovetail.scheduling.surroundings import Surroundings, surroundings_of
 from dovetail.scheduling.under_way import Settled, UnderWay
 

@@ -20,9 +20,9 @@ from dovetail.model.listing import keys_changed
 from dovetail.model.objects import NodePool, Pod, PodDisruptionBudget
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
-from dovetail.scheduling.node_rows import Edits
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.evictions import ProtectionSpan, span_of
+from dovetail.scheduling.reading.rows import Edits
 from dovetail.scheduling.snapshot import Snapshot
 
 Inputs = tuple[StateNode, PodSums, NodePool | None, DisruptionPolicy | None, LeavingNode | None, bool, datetime | None]

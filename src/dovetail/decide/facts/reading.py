@@ -19,8 +19,8 @@ from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.objects import Node, NodeClaim, condition, is_true
 from dovetail.model.policies.policy import DisruptionPolicy
-from dovetail.scheduling.node_rows import Edits
 from dovetail.scheduling.nodes import StateNode, state_node, why_leaving
+from dovetail.scheduling.reading.rows import Edits
 from dovetail.scheduling.snapshot import Snapshot
 
 _TAINTS: Final = (names.DISRUPTION_TAINT, names.DISRUPTED_TAINT)

@@ -10,10 +10,10 @@ from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.launch.daemons import Daemons
 from dovetail.scheduling.launch.machines import Machines, Resources
 from dovetail.scheduling.launch.templates import TemplateCache
-from dovetail.scheduling.node_rows import RowRegistries
 from dovetail.scheduling.pods.bindings import NodeNames
 from dovetail.scheduling.pods.class_index import IndexCache
 from dovetail.scheduling.pods.classes import Classes
+from dovetail.scheduling.reading.rows import RowRegistries
 from dovetail.scheduling.room import Needs, Sizes
 
 

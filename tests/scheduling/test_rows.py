@@ -11,8 +11,8 @@ from dovetail.model.cluster import Cluster, cluster_of
 from dovetail.model.objects import Node, NodeClaim, NodeClaimStatus, NodeSpec, ObjectMeta
 from dovetail.model.settings import Settings
 from dovetail.scheduling.launch.machines import Resources
-from dovetail.scheduling.node_rows import NodeRows, RowRegistries, read_rows
 from dovetail.scheduling.pods.bindings import NodeNames
+from dovetail.scheduling.reading.rows import NodeRows, RowRegistries, read_rows
 from dovetail.scheduling.room import Sizes
 
 LABELS = {
