@@ -42,7 +42,7 @@ class Settled:
 
     __slots__ = ("_launched", "_touched", "nodes", "unsettled")
 
-    def __init__(self, scratch: Packer, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]) -> None:
+    def __init__(self, scratch: Packer, leaving: dict[str, Entry], plans: UnderWay, index: Mapping[str, int]) -> None:
         """Place them in `scratch`, a packing that removes nothing and has placed nothing."""
         self.unsettled, self._launched = _settle(scratch, leaving, plans, index)
         self._touched = scratch.touched
@@ -71,14 +71,14 @@ class Settled:
 
 def settle(engine: Packer, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]) -> list[Entry]:
     """Place pods of leaving nodes as planned; return those without a plan, or whose plan no longer works."""
-    return _settle(engine, leaving, plans, index)[0]
+    return _settle(engine, {entry.name: entry for entry in leaving}, plans, index)[0]
 
 
 def _settle(
-    engine: Packer, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]
+    engine: Packer, waiting: dict[str, Entry], plans: UnderWay, index: Mapping[str, int]
 ) -> tuple[list[Entry], list[Claim]]:
+    """Place the pods that wait, by name; what is left of them is the first result."""
     launched: list[Claim] = []
-    waiting = {_name(entry): entry for entry in leaving}
     templates = {template.name: template for template in engine.frame.templates}
     for launch in plans.launches:
         template = templates.get(launch.node_pool)
@@ -94,20 +94,21 @@ def _settle(
     return list(waiting.values()), launched
 
 
-def _name(entry: Entry) -> str:
-    meta = entry.pod.metadata
-    return f"{meta.namespace}/{meta.name}"
-
-
 def _launch(engine: Packer, template: Template, launch: Replacement, entries: Sequence[Entry]) -> Claim:
-    """Count a planned launch against the pool's limits and in the topology; no other pods may join it."""
-    machines = engine.frame.machines
-    claim = Claim(engine.next_number(), template, _types(engine, template, launch))
-    wanted = machines.intern(Requirements.from_spec(launch.requirements))
-    claim.reqs = machines.merged(template.reqs, wanted) or template.reqs
-    engine.charge(claim)
-    for entry in entries:
-        engine.count_on_claim(entry, claim)
+    """Count a planned launch against the pool's limits and in the topology; no other pods may join it.
+
+    Which types it may be matters only for limits, and its requirements only for topology.
+    """
+    limited = template.index in engine.limits_left
+    claim = Claim(engine.next_number(), template, _types(engine, template, launch) if limited else template.types)
+    if limited:
+        engine.charge(claim)
+    if engine.states:
+        machines = engine.frame.machines
+        wanted = machines.intern(Requirements.from_spec(launch.requirements))
+        claim.reqs = machines.merged(template.reqs, wanted) or template.reqs
+        for entry in entries:
+            engine.count_on_claim(entry, claim)
     return claim
 
 

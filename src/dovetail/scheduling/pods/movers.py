@@ -83,6 +83,7 @@ class Movers:
         "_demand",
         "_index",
         "_leaving",
+        "_named",
         "_queue",
         "_specs",
         "_started",
@@ -111,6 +112,7 @@ class Movers:
         self._queue: list[Entry] | None = None
         self._alike: list[list[Entry]] | None = None
         self._waiting: list[Entry] | None = None
+        self._named: dict[str, Entry] | None = None
         self._leaving: Leaving = []
         self._index = -1
         self._specs: Specs | None = None
@@ -145,6 +147,13 @@ class Movers:
             pairs = zip(self.pods, self.classes, strict=True)
             self._waiting = [Entry(pod, cls, exempt=True, pending=False, leaving=True) for pod, cls in pairs]
         return self._waiting
+
+    @property
+    def waiting_by_name(self) -> dict[str, Entry]:
+        """Return these entries by the pods' `namespace/name`; don't modify them."""
+        if self._named is None:
+            self._named = {entry.name: entry for entry in self.waiting}
+        return self._named
 
     def leaving(self, index: int) -> Leaving:
         """Return what the packer removes from its counts when the node, now at this index, goes."""
