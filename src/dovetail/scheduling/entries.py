@@ -89,7 +89,10 @@ class Entry:
 
 
 class Lane:
-    """The nodes to try, in order, for pods of a class that only need room; continues where the last one was placed."""
+    """The nodes to try, in order, for pods of a class that only need room.
+
+    Continues where the last one was placed; a negative cursor: none takes another.
+    """
 
     __slots__ = ("closed", "cursors", "need", "nodes")
 
