@@ -36,6 +36,7 @@ def run(context: RoundContext) -> MethodRun:
         return MethodRun(method=METHOD)
     found = candidates(context)
     held = without_budget(context, METHOD, found)
+    context.bounds.prepare([context.index_of(facts) for facts in found if facts.name not in held])
     refused: list[tuple[tuple[NodeFacts, ...], Refusal]] = []
     for facts in found:
         if facts.name in held:
