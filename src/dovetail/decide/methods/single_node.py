@@ -88,7 +88,5 @@ def unscored(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
     """Judge one node before the Balanced score; computed once a round."""
     known = context.unscored.get(facts.name)
     if known is None:
-        known = context.standing.refusal_of(facts) if context.standing is not None else None
-        known = known or cost_move(context, (facts,))
-        context.unscored[facts.name] = known
+        known = context.unscored[facts.name] = cost_move(context, (facts,))
     return known

@@ -12,14 +12,9 @@ from typing import Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.decide.refusals.launches import Least
+from dovetail.decide.refusals.launches import Least, Numbers
 from dovetail.scheduling.pods.classes import SpecInfo
 from dovetail.scheduling.pods.movers import Demand, Movers
-from dovetail.scheduling.result import LaunchPrice
-
-Bound = tuple[int, LaunchPrice | None, bool]
-"""New nodes at least, the price of one at least, and whether this rests only on pods that fit on no other node."""
-Numbers = npt.NDArray[np.int64]
 
 _SAFE: Final = 2**62
 
@@ -106,7 +101,7 @@ def bounds_of_many(
     room: Numbers,
     launches: Prices,
     counted_max: int,
-) -> dict[int, tuple[Bound, ...]]:
+) -> dict[int, tuple[Least, ...]]:
     """Return the bounds of each node, by its place; nothing if 64 bits might overflow.
 
     `movers`: the pods of each node, at least one. `counted_max`: on so many nodes the pods that fit are counted.
@@ -121,24 +116,24 @@ def bounds_of_many(
     homeless = (takers[:, 0] == 0) | ((takers[:, 0] == 1) & (takers[:, 1] == pods.nodes))
     need = pods.of_each(pods.counts * homeless)
     few = ~homeless & (takers[:, 0] <= np.minimum(pods.counts, counted_max))
-    stages = [_stage(need, need > 0, launches, alone=True)]
+    stages = [_stage(need, need > 0, launches)]
     larger = short > need
     raised = np.where(larger, short, need)
-    stages.append(_stage(raised, larger, launches, alone=False))
+    stages.append(_stage(raised, larger, launches))
     if few.any():
         left = _left_over(pods, few, shelter)
         too_many = need + pods.of_each(left)
         larger = (too_many > raised) & np.logical_or.reduceat(few, pods.starts)[:, np.newaxis]
-        stages.append(_stage(np.maximum(too_many, raised), larger, launches, alone=False))
+        stages.append(_stage(np.maximum(too_many, raised), larger, launches))
     return {place: tuple([bound for bound in bounds if bound]) for place, *bounds in zip(places, *stages, strict=True)}
 
 
-def _stage(needs: Numbers, larger: npt.NDArray[np.bool_], launches: Prices, *, alone: bool) -> list[Bound | None]:
+def _stage(needs: Numbers, larger: npt.NDArray[np.bool_], launches: Prices) -> list[Least | None]:
     """Return the bound of each row in which a need is larger than before."""
-    found: list[Bound | None] = [None] * len(needs)
+    found: list[Least | None] = [None] * len(needs)
     rows: list[int] = np.flatnonzero(larger.any(axis=1)).tolist()
-    for row, (least, price) in zip(rows, launches.least_for_all(needs[rows]), strict=True) if rows else ():
-        found[row] = least, price, alone
+    for row, least in zip(rows, launches.least_for_all(needs[rows]), strict=True) if rows else ():
+        found[row] = least
     return found
 
 
