@@ -81,9 +81,18 @@ class Entry:
         # Largest first; ties by age (oldest first), then by uid.
         self.key = (-cls.cpu, -cls.memory, meta.creation_timestamp or _DAWN, meta.uid)
 
+    @property
+    def name(self) -> str:
+        """Return the pod's `namespace/name`."""
+        meta = self.pod.metadata
+        return f"{meta.namespace}/{meta.name}"
+
 
 class Lane:
-    """The nodes to try, in order, for pods of a class that only need room; continues where the last one was placed."""
+    """The nodes to try, in order, for pods of a class that only need room.
+
+    Continues where the last one was placed; a negative cursor: none takes another.
+    """
 
     __slots__ = ("closed", "cursors", "need", "nodes")
 

@@ -118,6 +118,7 @@ class Frame:
         self._groups: dict[tuple[object, ...], Group] = {}
         self._variants: dict[tuple[int, int], Variant] = {}
         self._first: dict[int, Variant] = {}
+        self.alike: dict[tuple[object, ...], Variant] = {}
         self._volume_needs: dict[int, VolumeNeeds] = {}
         self.counting: dict[int, list[Group]] = {}
         self._inverse: dict[tuple[str, str, str], list[Group]] | None = None
