@@ -88,8 +88,7 @@ class Engine:
         self._state = EngineState(settings, catalogue, role)
         self._decider: RoundDecider = decider if decider is not None else Decider()
         self._commands = CommandRunner(self._state, self._decider)
-        exists, gone = self.store.has_machine, self.store.count_gone
-        self._announcer = Announcer(verdicts_every, manages=self.manages, exists=exists, departures=gone)
+        self._announcer = Announcer(verdicts_every, manages=self.manages, exists=self.store.has_machine)
         self.role = role
         self.rounds = 0
         self.rounds_skipped = 0

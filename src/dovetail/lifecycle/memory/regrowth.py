@@ -7,7 +7,7 @@ they try another cost action, twice as long each time. Other methods and other p
 `karpenter-1.15`. Sits in lifecycle, below `engine`.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,11 +28,14 @@ LONGEST_WAIT: Final = 4 * 3600 * SECOND
 
 @dataclass(slots=True)
 class _Watched:
-    """A cost action whose outcome is not known yet. `due` is set at its end."""
+    """A cost action whose outcome is not known yet. `known`: how many NodeClaims had come before it.
+
+    `due` is set at its end.
+    """
 
     pools: tuple[str, ...]
     owners: dict[str, None]
-    known: dict[str, None]
+    known: int
     promised: Money
     due: int | None = None
 
@@ -42,21 +45,17 @@ class Regrowth:
 
     def __init__(self) -> None:
         self._watched: dict[str, _Watched] = {}
-        self._old: dict[str, None] = {}
-        """NodeClaims that all of the watched know; most are."""
         self.waits = BackOff(first=FIRST_WAIT, longest=LONGEST_WAIT)
 
     def begin(self, run: Run, store: Store) -> None:
-        """Record the owners of the pods about to move, and the existing NodeClaims."""
+        """Record the owners of the pods about to move, and which NodeClaims exist."""
         owners: dict[str, None] = {}
         for node in run.nodes:
             for pod in store.pods_on(node):
                 owners |= dict.fromkeys(owners_of(pod))
-        known = dict.fromkeys(claim.metadata.name for claim in store.node_claims())
-        self._old = {name: None for name in known if name in self._old} if self._watched else known
         pools = tuple(dict.fromkeys(entry.pool for entry in run.candidates))
         promised = 0 if run.command is None else run.command.savings
-        self._watched[run.id] = _Watched(pools=pools, owners=owners, known=known, promised=promised)
+        self._watched[run.id] = _Watched(pools=pools, owners=owners, known=store.claims_seen, promised=promised)
 
     def end(self, run: Run, elapsed: int, *, well: bool) -> None:
         """Record the end of a cost action; one that was rolled back moved nothing."""
@@ -79,7 +78,7 @@ class Regrowth:
     def held(self, store: Store, elapsed: int) -> dict[str, int]:
         """Return the pools that try no cost action now, and until when: waiting ones, and those being checked."""
         held: dict[str, int] = {}
-        news = _News.of(self._old, store) if self._watched else _NO_NEWS
+        news = _News.of(self._watched.values(), store)
         for watched in self._watched.values():
             if _back_for(watched, store, news):
                 until = elapsed + LOOK_AFTER if watched.due is None else watched.due
@@ -96,7 +95,7 @@ class Regrowth:
         waits = []
         for ident in [key for key, entry in self._watched.items() if entry.due is not None and entry.due <= elapsed]:
             watched = self._watched.pop(ident)
-            back = _back_for(watched, store, _News.of(self._old, store))
+            back = _back_for(watched, store, _News.of([watched], store))
             first = FIRST_WAIT if price_of is None else _wait_for(back, watched.promised, price_of)
             for pool in watched.pools:
                 pause = self.waits.failed(pool, elapsed, first) if back else None
@@ -109,20 +108,18 @@ class Regrowth:
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """The NodeClaims of other controllers that some of the watched may not know, and the owners of pods that wait."""
+    """The NodeClaims of other controllers that some of the watched don't know, and the owners of pods that wait."""
 
-    claims: tuple[NodeClaim, ...]
+    claims: tuple[tuple[int, NodeClaim], ...]
     waiting: frozenset[str]
 
     @classmethod
-    def of(cls, old: Container[str], store: Store) -> "_News":
-        """Return what is new among all NodeClaims, but for old ones, which all of the watched know."""
-        new = [claim for claim in store.node_claims() if claim.metadata.name not in old and not is_ours(claim)]
-        waiting = frozenset(owner for pod in store.pending_pods() for owner in owners_of(pod))
-        return cls(tuple(new), waiting)
-
-
-_NO_NEWS: Final = _News((), frozenset())
+    def of(cls, watched: Iterable[_Watched], store: Store) -> "_News":
+        """Return what is new since the first of the watched began."""
+        came = store.claims_after(min((entry.known for entry in watched), default=store.claims_seen))
+        new = [(number, claim) for number, claim in came if not is_ours(claim)]
+        waiting = (owner for pod in store.pending_pods() for owner in owners_of(pod)) if new else ()
+        return cls(tuple(new), frozenset(waiting))
 
 
 def _back_for(watched: _Watched, store: Store, news: _News) -> list[NodeClaim]:
@@ -130,8 +127,8 @@ def _back_for(watched: _Watched, store: Store, news: _News) -> list[NodeClaim]:
     waiting = not news.waiting.isdisjoint(watched.owners)
     return [
         claim
-        for claim in news.claims
-        if claim.metadata.name not in watched.known
+        for number, claim in news.claims
+        if number > watched.known
         if (waiting and not claim.status.node_name)
         or any(owner in watched.owners for pod in store.pods_on(claim.status.node_name) for owner in owners_of(pod))
     ]
