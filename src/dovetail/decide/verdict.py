@@ -136,7 +136,9 @@ def _further(context: RoundContext, run: MethodRun, facts: NodeFacts, *, thoroug
         return within, passed(Gate.SIMULATION, "It is simulated when its turn comes.")
     if isinstance(outcome, Command):
         return within, passed(Gate.SIMULATION, leaving.why_it_goes(outcome))
-    return (within, *_priced(outcome)) if run.method is Method.SINGLE_NODE else (within, _refused(outcome))
+    if run.method is not Method.SINGLE_NODE and isinstance(outcome, Refusal):
+        return within, _refused(outcome)
+    return (within, *_priced(outcome))
 
 
 def _stopped_at(context: RoundContext, run: MethodRun, facts: NodeFacts, *, thorough: bool) -> Gate | None:
