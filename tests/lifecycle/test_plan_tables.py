@@ -273,7 +273,7 @@ def test_whether_pods_have_come() -> None:
 )
 def test_whether_a_machine_is_unknown(item: NodeClaim, unlaunched: bool) -> None:
     """A machine is unknown if its claim is not being deleted and has no provider id and no node."""
-    assert flight.has_unlaunched(view(claim("other", provider="q"), item).store) == unlaunched
+    assert view(claim("other", provider="q"), item).store.has_unlaunched() == unlaunched
 
 
 @pytest.mark.parametrize(

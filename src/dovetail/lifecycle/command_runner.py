@@ -164,8 +164,9 @@ class CommandRunner:
         if self._advanced_at is None or key[2] != self._advanced_at[2]:
             self.lookout.all_changed()
         self._advanced_at = key
-        view, facts = state.view(), state.facts_version
+        facts, view = state.facts_version, None
         for run in self.lookout.chosen(state.runs, state.elapsed, something_happened=changed):
+            view = view or state.view()
             asked = run.attempts.version
             self._advance_one(run, view)
             if run.is_over:

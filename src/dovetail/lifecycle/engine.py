@@ -15,7 +15,6 @@ from dovetail.decide.in_flight import InFlight
 from dovetail.decide.steering_plan import NOTHING
 from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer
 from dovetail.lifecycle.command_runner import CommandRunner
-from dovetail.lifecycle.commands import flight
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.conditions import Conditions
@@ -363,7 +362,7 @@ class Engine:
             state.round_at = max(state.round_at, state.elapsed + SECOND)
         if state.elapsed < state.round_at:
             return
-        if state.settings.rules.waits_for_launches and flight.has_unlaunched(state.store):
+        if state.settings.rules.waits_for_launches and state.store.has_unlaunched():
             state.round_at = state.elapsed + SECOND  # Karpenter waits until it knows the machines of its launches
             return
         state.round_at = state.elapsed + state.poll_interval

@@ -15,7 +15,7 @@ from dovetail.lifecycle.column import Column, Place
 from dovetail.lifecycle.marks import Marks
 from dovetail.model import names
 from dovetail.model.cluster import FIELD_OF, Cluster
-from dovetail.model.objects import KINDS, AnyObject, Deployment, Node, NodeClaim, NodePool, Pod, ReplicaSet
+from dovetail.model.objects import KINDS, AnyObject, Deployment, Node, NodeClaim, NodePool, Pod, ReplicaSet, StatefulSet
 
 _Kind = TypeVar("_Kind", bound=AnyObject)
 _META_FIELDS: Final = tuple(
@@ -39,11 +39,14 @@ class Store:
         self._claim_of_node: dict[str, str] = {}
         self._claim_numbers: dict[Place, int] = {}
         self.claims_seen = 0
+        self._unlaunched: dict[Place, None] = {}
         self._nodes_of_pool: dict[str, dict[str, None]] = {}
         self._pods_of_node: dict[str, dict[Place, None]] = {}
         self._pods_on: dict[str, tuple[Pod, ...]] = {}
         self._pending: dict[Place, None] = {}
         self._pending_pods: tuple[Pod, ...] | None = ()
+        self._pods_of_owner: dict[str, dict[Place, None]] | None = None
+        self._workloads: dict[str, ReplicaSet | StatefulSet] = {}
         self.marks = Marks()
         self.steered_pods: dict[Place, None] = {}
         self.closing_nodes: dict[str, None] = {}
@@ -111,6 +114,8 @@ class Store:
         if isinstance(item, Pod):
             if names.STEERING_MARK in item.metadata.annotations:
                 self.steered_pods[place] = None
+            if self._pods_of_owner is not None:
+                _learn_owners(self._pods_of_owner, item, place)
             node = item.spec.node_name
             if node:
                 self._pods_of_node.setdefault(node, {})[place] = None
@@ -119,8 +124,11 @@ class Store:
                 self._pending[place] = None
                 self._pending_pods = None
         elif isinstance(item, NodeClaim):
-            if item.status.node_name:
-                self._claim_of_node[item.status.node_name] = item.metadata.name
+            status = item.status
+            if status.node_name:
+                self._claim_of_node[status.node_name] = item.metadata.name
+            if not status.provider_id and not status.node_name and item.metadata.deletion_timestamp is None:
+                self._unlaunched[place] = None
             self.marks.learn(item)
         elif isinstance(item, Node):
             pool = item.metadata.labels.get(names.NODEPOOL, "")
@@ -128,10 +136,14 @@ class Store:
             if any(taint.key == names.CLOSING_TAINT for taint in item.spec.taints):
                 self.closing_nodes[item.metadata.name] = None
             self.marks.learn(item)
+        elif isinstance(item, ReplicaSet | StatefulSet):
+            self._workloads[item.metadata.uid] = item
 
     def _forget(self, item: AnyObject, place: Place) -> None:
         if isinstance(item, Pod):
             self.steered_pods.pop(place, None)
+            if self._pods_of_owner is not None:
+                _forget_owners(self._pods_of_owner, item, place)
             node = item.spec.node_name
             if node:
                 del self._pods_of_node[node][place]
@@ -144,6 +156,7 @@ class Store:
         elif isinstance(item, NodeClaim):
             if self._claim_of_node.get(item.status.node_name) == item.metadata.name:
                 del self._claim_of_node[item.status.node_name]
+            self._unlaunched.pop(place, None)
             self.marks.forget(item)
         elif isinstance(item, Node):
             pool = item.metadata.labels.get(names.NODEPOOL, "")
@@ -153,6 +166,8 @@ class Store:
                 del self._nodes_of_pool[pool]
             self.marks.forget(item)
             self.closing_nodes.pop(item.metadata.name, None)
+        elif isinstance(item, ReplicaSet | StatefulSet) and self._workloads.get(item.metadata.uid) is item:
+            del self._workloads[item.metadata.uid]
 
     # ------------------------------------------------------------ asking
 
@@ -232,9 +247,39 @@ class Store:
             self._pending_pods = self._pods_at(self._pending)
         return self._pending_pods
 
+    def pods_owned_by(self, uid: str) -> Iterator[Pod]:
+        """Yield the pods that name this owner. The first question makes the index; from then on it is kept."""
+        pods = self._columns[Pod].by_place
+        if self._pods_of_owner is None:
+            self._pods_of_owner = {}
+            for place, item in pods.items():
+                _learn_owners(self._pods_of_owner, item, place)  # type: ignore[arg-type]
+        for place in self._pods_of_owner.get(uid, ()):
+            yield pods[place]  # type: ignore[misc]
+
+    def workload(self, uid: str) -> ReplicaSet | StatefulSet | None:
+        """Return the ReplicaSet or StatefulSet with that uid, or None."""
+        return self._workloads.get(uid)
+
+    def has_unlaunched(self) -> bool:
+        """Return whether some NodeClaim that stays has no known machine yet."""
+        return bool(self._unlaunched)
+
     def _pods_at(self, places: Iterable[Place]) -> tuple[Pod, ...]:
         pods = self._columns[Pod].by_place
         return tuple([pods[place] for place in sorted(places)])  # type: ignore[misc]
+
+
+def _learn_owners(owners: dict[str, dict[Place, None]], pod: Pod, place: Place) -> None:
+    for owner in pod.metadata.owner_references:
+        owners.setdefault(owner.uid, {})[place] = None
+
+
+def _forget_owners(owners: dict[str, dict[Place, None]], pod: Pod, place: Place) -> None:
+    for uid in {owner.uid: None for owner in pod.metadata.owner_references}:
+        del owners[uid][place]
+        if not owners[uid]:
+            del owners[uid]
 
 
 def _is_older(new: str, known: str) -> bool:

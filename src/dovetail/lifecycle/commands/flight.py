@@ -137,14 +137,6 @@ def has_pods(claim_name: str, store: Store) -> bool:
     )
 
 
-def has_unlaunched(store: Store) -> bool:
-    """Return whether some NodeClaim's machine is not known yet."""
-    return any(
-        not claim.status.provider_id and not claim.status.node_name and claim.metadata.deletion_timestamp is None
-        for claim in store.node_claims()
-    )
-
-
 def bind_to_claims(
     command: Command, store: Store, taken: Callable[[str], bool], manages: Callable[[str], bool]
 ) -> tuple[Candidate, ...] | None:

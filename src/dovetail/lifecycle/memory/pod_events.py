@@ -18,33 +18,23 @@ class PodEvents:
 
     def __init__(self) -> None:
         self._at: dict[str, int] = {}
-        self._changed: dict[str, None] = {}
-        self._zero: datetime | None = None
-        self._told: dict[str, datetime] = {}
+        self._told: tuple[datetime, dict[str, datetime]] | None = None
 
     def note(self, old: Pod | None, new: Pod | None, elapsed: int) -> None:
         """Compare a pod with its last state: arriving, ending, starting to terminate and vanishing count."""
         for node in event_nodes(old, new):
             self._at[node] = elapsed
-            self._changed[node] = None
+            self._told = None
 
     def forget(self, node: str) -> None:
         """Drop a node that is gone."""
         if self._at.pop(node, None) is not None:
-            self._changed[node] = None
+            self._told = None
 
     def times(self, now: datetime, elapsed: int) -> Mapping[str, datetime]:
         """Return the last event of every node, by name, in wall-clock time; the same object while nothing changed."""
         zero = now - timedelta(microseconds=elapsed // 1000)
-        if zero != self._zero:  # somebody has set the clock
-            self._zero, self._told, self._changed = zero, {}, dict.fromkeys(self._at)
-        if self._changed:
-            told = dict(self._told)
-            for node in self._changed:
-                at = self._at.get(node)
-                if at is None:
-                    told.pop(node, None)
-                else:
-                    told[node] = zero + timedelta(microseconds=at // 1000)
-            self._told, self._changed = told, {}
-        return self._told
+        if self._told is None or self._told[0] != zero:
+            found = {node: zero + timedelta(microseconds=at // 1000) for node, at in self._at.items()}
+            self._told = (zero, found)
+        return self._told[1]

@@ -9,6 +9,7 @@ they try another cost action, twice as long each time. Other methods and other p
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Final
 
 from dovetail.lifecycle.commands.attempts import SECOND
@@ -45,6 +46,8 @@ class Regrowth:
 
     def __init__(self) -> None:
         self._watched: dict[str, _Watched] = {}
+        self._due: list[int] = []
+        """When actions are to be checked, as a heap."""
         self.waits = BackOff(first=FIRST_WAIT, longest=LONGEST_WAIT)
 
     def begin(self, run: Run, store: Store) -> None:
@@ -64,22 +67,23 @@ class Regrowth:
             return
         if well:
             watched.due = elapsed + LOOK_AFTER
+            heappush(self._due, watched.due)
         else:
             del self._watched[run.id]
 
     def forget(self) -> None:
         """Forget the actions to check: another process leads."""
-        self._watched = {}
+        self._watched, self._due = {}, []
 
     def next_at(self) -> int | None:
         """Return when the next outcome is known."""
-        return min((entry.due for entry in self._watched.values() if entry.due is not None), default=None)
+        return self._due[0] if self._due else None
 
     def held(self, store: Store, elapsed: int) -> dict[str, int]:
         """Return the pools that try no cost action now, and until when: waiting ones, and those being checked."""
         held: dict[str, int] = {}
         news = _News.of(self._watched.values(), store)
-        for watched in self._watched.values():
+        for watched in self._watched.values() if news.claims else ():
             if _back_for(watched, store, news):
                 until = elapsed + LOOK_AFTER if watched.due is None else watched.due
                 held |= dict.fromkeys(watched.pools, until)
@@ -92,7 +96,11 @@ class Regrowth:
 
         `price_of`: the first wait is as long as the share of the savings that the new nodes cost.
         """
-        waits = []
+        waits: list[tuple[str, int]] = []
+        if not self._due or elapsed < self._due[0]:
+            return waits
+        while self._due and elapsed >= self._due[0]:
+            heappop(self._due)
         for ident in [key for key, entry in self._watched.items() if entry.due is not None and entry.due <= elapsed]:
             watched = self._watched.pop(ident)
             back = _back_for(watched, store, _News.of([watched], store))
