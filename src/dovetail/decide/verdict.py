@@ -29,7 +29,7 @@ PODS_MAX = 30_000
 FIRST_GATE_PODS_MAX = 5_000
 """Up to how many pods on candidates nodes that could not pay anyhow are simulated too: their first closed gate."""
 _WRONG_METHOD = (Gate.NOT_UNHEALTHY, Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
-_PLACE = {gate: place for place, gate in enumerate(Gate)}
+_REACHED = {gate: (gate not in _WRONG_METHOD, place) for place, gate in enumerate(Gate)}
 _COST = (Method.MULTI_NODE, Method.SINGLE_NODE)
 _TAKEN = {
     Method.UNHEALTHY: "It is broken and would be repaired",
@@ -62,35 +62,37 @@ class Verdicts:
     def brief(self) -> tuple[BriefVerdict, ...]:
         """Return every node's verdict without its reasons, by name."""
         context, batch = self._context, self._batch
-        of_closed: dict[FirstClosed, str] = {}
+        outlooks: tuple[dict[FirstClosed, _Outlook], dict[FirstClosed, _Outlook]] = ({}, {})
         found = []
         for facts in context.nodes:
-            closed = context.first_closed(facts)
-            verdict = of_closed.get(closed) if facts.name not in batch else None
-            if verdict is None:
-                verdict = self._brief(facts, closed)
-                if facts.name not in batch and not any(gate is None for _, gate in closed):
-                    of_closed[closed] = verdict  # the same for all nodes that no method could take
-            found.append(BriefVerdict(facts.name, facts.pool_name, verdict))
+            closed, in_batch = context.first_closed(facts), facts.name in batch
+            outlook = outlooks[in_batch].get(closed)
+            if outlook is None:
+                outlook = outlooks[in_batch][closed] = self._outlook(facts, closed)
+            found.append(BriefVerdict(facts.name, facts.pool_name, self._brief(facts, *outlook)))
         return tuple(found)
 
     def _of(self, facts: NodeFacts) -> NodeVerdict:
         return _verdict(facts, chains_of(self._context, self._runs, facts, self._batch, thorough=self._thorough))
 
-    def _brief(self, facts: NodeFacts, closed: FirstClosed) -> str:
+    def _outlook(self, facts: NodeFacts, closed: FirstClosed) -> "_Outlook":
+        asked = [entry for entry in closed if _is_asked(entry[0], self._runs, facts, self._batch)]
+        furthest = max((gate for _, gate in asked if gate is not None), key=_reached, default=None)
+        return furthest, tuple(method for method, gate in asked if gate is None)
+
+    def _brief(self, facts: NodeFacts, furthest: Gate | None, methods: tuple[Method, ...]) -> str:
         """Return the verdict that `deciding` comes to."""
-        furthest: tuple[bool, int] | None = None
-        for method, gate in closed:
-            if not _is_asked(method, self._runs, facts, self._batch):
-                continue
+        for method in methods:
+            gate = _stopped_at(self._context, self._runs[method], facts, thorough=self._thorough)
             if gate is None:
-                gate = _stopped_at(self._context, self._runs[method], facts, thorough=self._thorough)
-                if gate is None:
-                    return ELIGIBLE
-            reached = _reached(gate)
-            if furthest is None or reached > furthest:
-                furthest, verdict = reached, gate.value
-        return verdict
+                return ELIGIBLE
+            furthest = gate if furthest is None else max(furthest, gate, key=_reached)
+        assert furthest is not None
+        return furthest.value
+
+
+_Outlook = tuple[Gate | None, tuple[Method, ...]]
+"""The furthest closed gate of a node's methods, and the methods whose gates 1 to 7 are open, in order."""
 
 
 def chains_of(
@@ -245,7 +247,7 @@ def deciding(chains: Mapping[Method, Chain]) -> Chain:
 
 
 def _reached(gate: Gate) -> tuple[bool, int]:
-    return gate not in _WRONG_METHOD, _PLACE[gate]
+    return _REACHED[gate]
 
 
 def _verdict(facts: NodeFacts, chains: Mapping[Method, Chain]) -> NodeVerdict:

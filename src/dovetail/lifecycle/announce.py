@@ -135,6 +135,7 @@ class Announcer:
         self._verdicts_every = verdicts_every
         self._manages, self._exists = manages, exists
         self._counted: dict[str, tuple[str, str]] = {}
+        self._tally: Counter[tuple[str, str]] = Counter()
         self._vanished: dict[str, None] = {}
         self._published: frozenset[BriefVerdict] = frozenset()
         self._verdicts: dict[str, str] = {}
@@ -157,10 +158,12 @@ class Announcer:
         said += [*self._warnings(result), *self._without_gone()]
         return said + self.verdicts_due(result, elapsed, publishes=publishes)
 
+    def minds(self, event: ObjectObserved) -> bool:
+        """Return whether `distrusted` has anything to do: it has not for most events."""
+        return bool(event.distrusted or self._distrusted)
+
     def distrusted(self, event: ObjectObserved, *, publishes: bool) -> list[Instruction]:
         """Report, once, that an object carries a command record that is ignored."""
-        if not event.distrusted and not self._distrusted:
-            return []
         kind, name = type(event.object).__name__, event.object.metadata.name
         if not event.distrusted:
             self.forget(kind, name)
@@ -197,6 +200,7 @@ class Announcer:
         events = self._changes(result) if publishes else []
         self._vanished = {}
         self._counted = {node: (pool, verdict) for node, pool, verdict in result.brief_verdicts}
+        self._tally = Counter(self._counted.values())
         return [*self._counts_of(), *events]
 
     def _without_gone(self) -> Iterator[Report]:
@@ -204,7 +208,7 @@ class Announcer:
         gone = [node for node in self._vanished if not self._exists(node)]
         self._vanished = {}
         for node in gone:
-            self._counted.pop(node, None)
+            self._tally[self._counted.pop(node)] -= 1
         if gone:
             yield from self._counts_of()
 
@@ -246,8 +250,9 @@ class Announcer:
 
     def _counts_of(self) -> Iterator[Report]:
         counts: dict[str, dict[str, int]] = {pool: {} for pool in self._counts}
-        for (pool, verdict), count in Counter(self._counted.values()).items():
-            counts.setdefault(pool, {})[verdict] = count
+        for (pool, verdict), count in self._tally.items():
+            if count:
+                counts.setdefault(pool, {})[verdict] = count
         for pool in sorted(counts):
             now = tuple(sorted(counts[pool].items()))
             if self._counts.get(pool) != now:

@@ -16,7 +16,7 @@ Place = tuple[str, str]
 _NOWHERE: Final = -1
 """The place of an object that was not in the listing before (`Listing.origin`)."""
 _MOVED_MAX: Final = 256
-"""If more places than that changed, or one in eight, putting all in order is cheaper than moving some."""
+"""If more objects than that came or went, or one in eight, putting all in order is cheaper than moving the rest."""
 
 
 class Column:
@@ -25,13 +25,25 @@ class Column:
     `version` grows with every change of an object.
     """
 
-    __slots__ = ("_changed", "_items", "_listing", "_mark", "_numbers", "_places", "by_place", "seen", "version")
+    __slots__ = (
+        "_changed",
+        "_items",
+        "_listing",
+        "_mark",
+        "_moved",
+        "_numbers",
+        "_places",
+        "by_place",
+        "seen",
+        "version",
+    )
 
     def __init__(self) -> None:
         self.by_place: dict[Place, AnyObject] = {}
         self.seen: dict[Place, str] = {}
         self.version = 0
         self._changed: dict[Place, None] = {}
+        self._moved = 0
         self._places: list[Place] = []
         self._items: list[AnyObject] = []
         self._listing: tuple[AnyObject, ...] = ()
@@ -40,6 +52,8 @@ class Column:
 
     def put(self, place: Place, item: AnyObject) -> None:
         """Store an object, new or changed."""
+        if place not in self.by_place:
+            self._moved += 1
         self.by_place[place] = item
         self._changed[place] = None
         self.version += 1
@@ -47,15 +61,16 @@ class Column:
     def drop(self, place: Place) -> None:
         """Remove the object at a place."""
         del self.by_place[place], self.seen[place]
+        self._moved += 1
         self._changed[place] = None
         self.version += 1
 
     def listed(self) -> tuple[AnyObject, ...]:
         """Return all objects, by place; the same tuple until one changes."""
         if self._changed:
-            many = len(self._changed) > min(_MOVED_MAX, len(self._places) // 8)
+            many = self._moved > min(_MOVED_MAX, len(self._places) // 8)
             origin = self._sort() if many else self._merge()
-            self._changed = {}
+            self._changed, self._moved = {}, 0
             listing = Listing.of(self._items, self._mark, origin)
             self._listing, self._mark = listing, listing.mark
         return self._listing

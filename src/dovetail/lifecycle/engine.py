@@ -223,7 +223,8 @@ class Engine:
         state = self._state
         match event:
             case ObjectObserved(object=item):
-                state.out.extend(self._announcer.distrusted(event, publishes=state.acts))
+                if self._announcer.minds(event):
+                    state.out.extend(self._announcer.distrusted(event, publishes=state.acts))
                 return self._observe(item)
             case ObjectVanished():
                 self._announcer.forget(event.kind, event.name)
