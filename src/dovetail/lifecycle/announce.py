@@ -143,6 +143,8 @@ class Announcer:
         self._budgets: dict[tuple[str, str], tuple[int, int, int]] = {}
         self._warned: dict[str, None] = {}
         self._blocked_at: dict[tuple[str, ...], int] = {}
+        self._blocked_until = 0
+        """When the first of them may be forgotten, at the earliest."""
         self._verdicts_at: int | None = None
         self._verdicts_of: Decision | None = None
         self._distrusted: dict[tuple[str, str], str] = {}
@@ -239,8 +241,9 @@ class Announcer:
     def _keep_blocked(self, result: Decision, elapsed: int) -> None:
         """Remember what is blocked until it has not been for a while: rounds in which another method acts don't ask."""
         self._blocked_at |= {_key(move): elapsed for move in _one_batch(result.blocked)}
-        for key in [key for key, at in self._blocked_at.items() if elapsed - at >= BLOCKED_MEMORY]:
-            del self._blocked_at[key]
+        if elapsed >= self._blocked_until:
+            self._blocked_at = {key: at for key, at in self._blocked_at.items() if elapsed - at < BLOCKED_MEMORY}
+            self._blocked_until = min(self._blocked_at.values(), default=elapsed) + BLOCKED_MEMORY
 
     def _warnings(self, result: Decision) -> Iterator[Report]:
         for warning in result.warnings:

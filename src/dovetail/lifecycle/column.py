@@ -15,8 +15,8 @@ Place = tuple[str, str]
 """Namespace and name."""
 _NOWHERE: Final = -1
 """The place of an object that was not in the listing before (`Listing.origin`)."""
-_MOVED_MAX: Final = 256
-"""If more objects than that came or went, or one in eight, putting all in order is cheaper than moving the rest."""
+_MOVED_MAX: Final = 64
+"""If more objects than that came or went, making new lists is cheaper than moving the rest of the old ones each time."""
 
 
 class Column:
@@ -25,25 +25,13 @@ class Column:
     `version` grows with every change of an object.
     """
 
-    __slots__ = (
-        "_changed",
-        "_items",
-        "_listing",
-        "_mark",
-        "_moved",
-        "_numbers",
-        "_places",
-        "by_place",
-        "seen",
-        "version",
-    )
+    __slots__ = ("_changed", "_items", "_listing", "_mark", "_numbers", "_places", "by_place", "seen", "version")
 
     def __init__(self) -> None:
         self.by_place: dict[Place, AnyObject] = {}
         self.seen: dict[Place, str] = {}
         self.version = 0
         self._changed: dict[Place, None] = {}
-        self._moved = 0
         self._places: list[Place] = []
         self._items: list[AnyObject] = []
         self._listing: tuple[AnyObject, ...] = ()
@@ -52,8 +40,6 @@ class Column:
 
     def put(self, place: Place, item: AnyObject) -> None:
         """Store an object, new or changed."""
-        if place not in self.by_place:
-            self._moved += 1
         self.by_place[place] = item
         self._changed[place] = None
         self.version += 1
@@ -61,45 +47,64 @@ class Column:
     def drop(self, place: Place) -> None:
         """Remove the object at a place."""
         del self.by_place[place], self.seen[place]
-        self._moved += 1
         self._changed[place] = None
         self.version += 1
 
     def listed(self) -> tuple[AnyObject, ...]:
         """Return all objects, by place; the same tuple until one changes."""
         if self._changed:
-            many = self._moved > min(_MOVED_MAX, len(self._places) // 8)
-            origin = self._sort() if many else self._merge()
-            self._changed, self._moved = {}, 0
+            origin = self._merge()
+            self._changed = {}
             listing = Listing.of(self._items, self._mark, origin)
             self._listing, self._mark = listing, listing.mark
         return self._listing
 
-    def _sort(self) -> "array[int]":
-        """Put all places in order; return where each object was."""
-        changed, by_place = self._changed, self.by_place
-        was = {place: at for at, place in enumerate(self._places) if place not in changed}
-        self._places = sorted([*was, *sorted([place for place in changed if place in by_place])])
-        self._items = [by_place[place] for place in self._places]
-        return array("q", [was.get(place, _NOWHERE) for place in self._places])
-
     def _merge(self) -> "array[int]":
-        """Move the changed places only; return where each object was."""
+        """Bring the order up to date; return where each object was."""
         places, items = self._places, self._items
         if len(self._numbers) < len(places):
             self._numbers = array("q", range(2 * len(places)))
         origin = self._numbers[: len(places)]
-        for place in self._changed:
+        moved: list[_Moved] = []
+        for place in sorted(self._changed):
             at = bisect_left(places, place)
             known = at < len(places) and places[at] == place
             item = self.by_place.get(place)
-            if item is None:
-                if known:
-                    del places[at], items[at], origin[at]
-            elif known:
+            if known and item is not None:
                 items[at], origin[at] = item, _NOWHERE
+            elif known or item is not None:
+                moved.append((at, place, item))
+        if len(moved) <= _MOVED_MAX:
+            for at, place, item in reversed(moved):
+                if item is None:
+                    del places[at], items[at], origin[at]
+                else:
+                    places.insert(at, place)
+                    items.insert(at, item)
+                    origin.insert(at, _NOWHERE)
+            return origin
+        return self._join(moved, origin)
+
+    def _join(self, moved: "list[_Moved]", origin: "array[int]") -> "array[int]":
+        """Put the parts between the objects that came or went together again."""
+        places: list[Place] = []
+        items: list[AnyObject] = []
+        joined = array("q")
+        begin = 0
+        for at, place, item in (*moved, (len(self._places), ("", ""), None)):
+            places += self._places[begin:at]
+            items += self._items[begin:at]
+            joined += origin[begin:at]
+            begin = at
+            if item is None:
+                begin += 1
             else:
-                places.insert(at, place)
-                items.insert(at, item)
-                origin.insert(at, _NOWHERE)
-        return origin
+                places.append(place)
+                items.append(item)
+                joined.append(_NOWHERE)
+        self._places, self._items = places, items
+        return joined
+
+
+_Moved = tuple[int, Place, AnyObject | None]
+"""Where an object came (or went: None) in the order before."""
