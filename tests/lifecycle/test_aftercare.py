@@ -224,8 +224,9 @@ def test_which_pods_count_as_ready(changes: dict[str, dict[str, Any]], counts: b
     tree = msgspec.to_builtins(pod("a", "n1"))
     for part, values in changes.items():
         tree[part] |= values
-    found = ready_of([msgspec.convert(tree, Pod, strict=False)], {"rs"})
-    assert found == ({"rs": 1} if counts else {})
+    store = Store()
+    store.observe(msgspec.convert(tree, Pod, strict=False))
+    assert ready_of("rs", store) == counts
 
 
 def test_a_pool_waits_from_the_moment_its_nodes_are_gone() -> None:

@@ -1,5 +1,7 @@
 """What the engine reports about commands: numbers first, a few node names, all names in the figures."""
 
+from random import Random
+
 import pytest
 
 from dovetail.decide.outcome import BlockedMove
@@ -153,16 +155,40 @@ def test_short_waits_of_the_whole_cluster_are_no_event(gates: tuple[str, ...], t
     assert [item.message.partition(":")[0] for item in said if isinstance(item, PublishEvent)] == told
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_events_follow_the_verdicts_that_changed(seed: int) -> None:
+    """After any changes of nodes and verdicts, each node's event is about a verdict other than its last lasting one."""
+    dice, announcer = Random(seed), Announcer(0, manages=lambda pool: pool == "web")
+    last: dict[str, str] = {}
+    for at in range(30):
+        nodes = [f"n{number}" for number in range(5) if dice.random() < 0.8]
+        gates = {node: dice.choice(["price", "pdb", "stabilization", "eligible"]) for node in nodes}
+        pools = {node: "web" if dice.random() < 0.8 else "other" for node in nodes}
+        found = tuple(verdict(node, pool=pools[node], gate=gate) for node, gate in gates.items())
+        said = announcer.announce(Found(verdicts=found), at * SECOND, publishes=True)
+        lasting = {node: gate for node, gate in gates.items() if gate != "stabilization"}
+        told = [
+            node for node, gate in lasting.items() if gate not in ("eligible", last.get(node)) and pools[node] == "web"
+        ]
+        assert [item.name for item in said if isinstance(item, PublishEvent)] == told
+        last = {node: lasting.get(node, last.get(node, "")) for node in nodes}
+        counts = announcer._counted
+        assert counts == {node: (pools[node], gates[node]) for node in nodes}
+
+
 def test_verdicts_of_nodes_that_are_gone_are_not_counted() -> None:
     """Verdicts of removed nodes are not counted, even while no new verdicts are computed."""
     there = {"n1": None, "n2": None}
     announcer = Announcer(exists=there.__contains__)
     announcer.announce(Found(verdicts=(verdict("n1"), verdict("n2"))), 0, publishes=True)
     del there["n2"]
+    announcer.forget("Node", "n1")
+    announcer.forget("Node", "n2")
     said = announcer.announce(Found(), SECOND, publishes=True)
     assert [dict(item.figures) for item in said if isinstance(item, Report)] == [{"pool": "web", "budget": 1}]
     assert announcer.announce(Found(), 2 * SECOND, publishes=True) == []
     there.clear()
+    announcer.forget("NodeClaim", "n1")
     said = announcer.announce(Found(), 3 * SECOND, publishes=True)
     assert [dict(item.figures) for item in said if isinstance(item, Report)] == [{"pool": "web"}]
 

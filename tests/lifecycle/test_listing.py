@@ -20,7 +20,7 @@ def test_each_object_is_where_its_listing_says(seed: int) -> None:
     dice, store = Random(seed), Store()
     before = store.cluster().pods
     for _ in range(30):
-        for _ in range(dice.randrange(8)):
+        for _ in range(dice.choice([1, 5, 30])):
             number = dice.randrange(40)
             if dice.random() < 0.3:
                 store.vanish("Pod", "n", f"p{number:03d}")

@@ -99,9 +99,10 @@ def test_a_time_that_has_come(after: int, wakes: bool, something_happened: bool)
     run.retry_at = LOOKED_AT + 2 * SECOND
     lookout = _looked_at(run, store)
     assert lookout.next_at(LOOKED_AT) == run.retry_at
-    assert lookout.next_at(run.retry_at) is None, "what is due is no longer to come"
     now = LOOKED_AT + after * SECOND
     assert lookout.chosen({run.id: run}, now, something_happened=something_happened) == ([run] if wakes else [])
+    assert lookout.chosen({run.id: run}, now, something_happened=False) == ([run] if wakes else []), "until it is done"
+    assert lookout.next_at(run.retry_at) is None, "what is due is no longer to come"
 
 
 @pytest.mark.parametrize("phase", [Phase.TAINTING, Phase.VALIDATING, Phase.DRAINING])
@@ -152,3 +153,24 @@ def test_a_time_that_had_come_at_the_last_look_is_not_looked_at_again(ago: int, 
     lookout.chosen({run.id: run}, LOOKED_AT, something_happened=True)
     lookout.looked_at(run, store)
     assert lookout._lingers.get(run.id) == (LOOKED_AT - ago + LINGER if again else None)
+
+
+def test_commands_are_chosen_oldest_first() -> None:
+    """Whatever is new for which command, the older ones come first, and the youngest is one that is new itself."""
+    runs: dict[str, Run] = {}
+    for ident in ("z", "b", "y", "a"):
+        runs[ident] = _run()
+        runs[ident].id = ident
+    lookout, store = Lookout(), _store()
+    for run in lookout.chosen(dict(list(runs.items())[:3]), LOOKED_AT, something_happened=True):
+        lookout.looked_at(run, store)
+    lookout.is_new_for("y")
+    lookout.is_new_for("z")
+    lookout.is_new_for("gone")
+    assert [run.id for run in lookout.chosen(runs, LOOKED_AT, something_happened=True)] == ["z", "y", "a"]
+    assert [run.id for run in lookout.chosen(runs, LOOKED_AT, something_happened=True)] == ["a"]
+    lookout.looked_at(runs["a"], store)
+    lookout.forget("b")
+    del runs["b"]
+    lookout.object_changed("a")
+    assert [run.id for run in lookout.chosen(runs, LOOKED_AT, something_happened=True)] == ["z", "y", "a"]

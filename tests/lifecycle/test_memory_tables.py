@@ -153,7 +153,8 @@ def test_what_there_was_before() -> None:
     )  # fmt: skip
     before = ready_on(["n1"], store)
     assert before == Before(ready={"db": 1, "late": 0, "rs": 2}, leaving=frozenset({"a", "d", "f"}))
-    assert ready_of(store.cluster().pods, {"rs", "other"}) == {"rs": 2, "other": 1}
+    assert [ready_of(owner, store) for owner in ("rs", "other", "none")] == [2, 1, 0]
+    assert ready_of("rs", store, frozenset({"a"})) == 1
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.last_look import objection
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import (
+    DOVETAIL,
     Record,
     read_record,
 )
@@ -235,7 +236,7 @@ def test_what_is_under_way(item: NodeClaim | None, phase: Phase, launches: bool 
     )
     made = run("a", phase=phase, replacements=("r",), command=command)
     seen = view(pod("x", "a"), pod("y", "a"), *([] if item is None else [item]))
-    found = flight.under_way([run("b"), made], seen.store)
+    found = flight.Plans().under_way([run("b"), made], seen.store)
     assert found.launches == ((replace(spec, pods=("d/x",)),) if launches else ())
     kept = [] if launches is None else [Placement(node="dest", pods=("d/y",))]
     assert list(found.placements) == [*(Placement(node=place, pods=("d/x",)) for place in places), *kept]
@@ -248,7 +249,7 @@ def test_a_plan_has_a_name_for_every_replacement() -> None:
         action=Action.REPLACE_COST, method=Method.SINGLE_NODE, nodes=("a",), replacements=(spec, spec)
     )  # fmt: skip
     with pytest.raises(ValueError, match="zip"):
-        flight.under_way([run("a", replacements=("r",), command=command)], Store())
+        flight.Plans().under_way([run("a", replacements=("r",), command=command)], Store())
 
 
 def test_whether_pods_have_come() -> None:
@@ -272,7 +273,7 @@ def test_whether_pods_have_come() -> None:
 )
 def test_whether_a_machine_is_unknown(item: NodeClaim, unlaunched: bool) -> None:
     """A machine is unknown if its claim is not being deleted and has no provider id and no node."""
-    assert flight.has_unlaunched(view(claim("other", provider="q"), item).store) == unlaunched
+    assert view(claim("other", provider="q"), item).store.has_unlaunched() == unlaunched
 
 
 @pytest.mark.parametrize(
@@ -300,7 +301,7 @@ def test_which_nodes_can_be_bound(items: tuple[AnyObject, ...], taken: str, boun
 
 def leftovers(*items: AnyObject, known: str = "") -> resume.Leftovers:
     """Return what is found in these objects; `known` is a command that continues."""
-    return resume.find(view(*items).store, lambda found: found.id == known, lambda of: of == "web")
+    return resume.find(view(*items).store, DOVETAIL, {known}, lambda of: of == "web")
 
 
 def test_left_over_commands_are_found_once() -> None:

@@ -110,9 +110,9 @@ def test_indexes_follow_the_objects() -> None:
     assert store.nodes_of("web") == ["n"]
     taint = Taint(key=names.DISRUPTION_TAINT, value=names.DISRUPTION_TAINT_VALUE, effect="NoSchedule")
     store.observe(msgspec.structs.replace(node, spec=NodeSpec(taints=(taint,))))
-    assert list(store.marked_nodes) == ["n"]
+    assert list(store.marks.nodes) == ["n"]
     store.observe(node)
-    assert list(store.marked_nodes) == []
+    assert list(store.marks.nodes) == []
     store.vanish("Node", "", "n")
     store.vanish("NodeClaim", "", "c")
     assert store.claim_of("n") is None

@@ -1,20 +1,49 @@
 """The store compared with a plain dictionary that recomputes everything, for any sequence of changes."""
 
+from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
 import msgspec
 import pytest
 
-from dovetail.lifecycle.commands.records import is_tainted
+from dovetail.lifecycle.commands.records import Record, encode_record, is_tainted, record_of
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
+from dovetail.model.command import Action, Method
 from dovetail.model.objects import AnyObject, Node, NodeClaim, NodePool, Pod
 from tests.support.conversation import pod, pool
 
 DISRUPTED = {"key": names.DISRUPTION_TAINT, "value": names.DISRUPTION_TAINT_VALUE, "effect": "NoSchedule"}
 CLOSING = {"key": names.CLOSING_TAINT, "effect": "PreferNoSchedule"}
 OTHER = {"key": "team", "value": "blue", "effect": "NoSchedule"}
+COMMANDS = ("one", "two")
+
+
+def record(dice: Random) -> dict[str, str]:
+    """Return the annotation of a command, one that can't be read, or none."""
+    if dice.random() < 0.5:
+        return {}
+    if dice.random() < 0.3:
+        return {names.COMMAND: "r"}
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    by = dice.choice(["dovetail", "dovetail", "karpenter"])
+    made = Record(
+        id=dice.choice(COMMANDS), action=Action.DELETE_EMPTY, method=Method.EMPTY, phase="", since=at, nodes=(), by=by
+    )
+    return {names.COMMAND: encode_record(made)}
+
+
+def others(nodes: list[Node], claims: list[NodeClaim], known: str) -> tuple[list[str], list[str]]:
+    """Return the Nodes and NodeClaims whose marks are not those of a known command, or of another controller."""
+
+    def is_left(item: Node | NodeClaim) -> bool:
+        marked = names.COMMAND in item.metadata.annotations or (isinstance(item, Node) and is_tainted(item))
+        found = record_of(item)
+        return marked and (found is None or (found.id != known and found.by == "dovetail"))
+
+    found = [[item.metadata.name for item in items if is_left(item)] for items in (nodes, claims)]
+    return found[0], found[1]
 
 
 def meta(name: str, **more: Any) -> dict[str, Any]:
@@ -36,19 +65,24 @@ def claim(name: str, on: str = "", **more: Any) -> NodeClaim:
 def thing(dice: Random) -> AnyObject:
     """Return an object with one of a few names."""
     number = dice.randrange(4)
-    record = {names.COMMAND: "r"} if dice.random() < 0.3 else {}
     match dice.randrange(4):
         case 0:
             taints = dice.sample([DISRUPTED, CLOSING, OTHER], dice.randrange(4))
-            return node(f"n{number}", dice.choice(["web", "two", ""]), *taints, annotations=record)
+            return node(f"n{number}", dice.choice(["web", "two", ""]), *taints, annotations=record(dice))
         case 1:
-            return claim(f"c{number}", dice.choice([f"n{number}", ""]), annotations=record)
+            leaving = dice.choice([None, "2026-01-01T00:00:00Z"])
+            on = dice.choice([f"n{number}", ""])
+            return claim(f"c{number}", on, annotations=record(dice), deletionTimestamp=leaving)
         case 2:
             return pool(f"p{number}", managed=dice.random() < 0.5)
         case _:
             marks = {names.STEERING_MARK: "1"} if dice.random() < 0.3 else {}
             made = pod(
-                f"x{number}", dice.choice(["n0", "n1", ""]), phase=dice.choice(["Pending", "Failed"]), annotations=marks
+                f"x{number}",
+                dice.choice(["n0", "n1", ""]),
+                dice.choice(["rs", "ds", ""]),
+                phase=dice.choice(["Pending", "Failed"]),
+                annotations=marks,
             )
             leaving = dice.choice([None, "2026-01-01T00:00:00Z"])
             tree = msgspec.to_builtins(made)
@@ -69,6 +103,7 @@ def check(store: Store, there: dict[tuple[str, str, str], AnyObject]) -> None:
     assert store.cluster() is cluster
     for name in ("n0", "n1", "", "n9"):
         assert list(store.pods_on(name)) == ([p for p in pods if name and p.spec.node_name == name])
+        assert store.pods_on(name) is store.pods_on(name)
         owners = [item for item in claims if name and item.status.node_name == name]
         assert store.claim_of(name) in (owners or [None])
     waiting = [
@@ -78,8 +113,20 @@ def check(store: Store, there: dict[tuple[str, str, str], AnyObject]) -> None:
     for of in ("web", "two", "", "none"):
         assert store.nodes_of(of) == [n.metadata.name for n in nodes if n.metadata.labels.get(names.NODEPOOL, "") == of]
     noted = [n.metadata.name for n in nodes if names.COMMAND in n.metadata.annotations or is_tainted(n)]
-    assert sorted(store.marked_nodes) == noted
-    assert sorted(store.marked_claims) == [c.metadata.name for c in claims if names.COMMAND in c.metadata.annotations]
+    assert sorted(store.marks.nodes) == noted
+    assert sorted(store.marks.claims) == [c.metadata.name for c in claims if names.COMMAND in c.metadata.annotations]
+    for command in (*COMMANDS, "none"):
+        assert store.marks.others("dovetail", {command}) == others(nodes, claims, command)
+    numbered = list(store.claims_after(0))
+    assert [item for _, item in numbered] == [c for c in reversed(there.values()) if isinstance(c, NodeClaim)]
+    for place, (number, _) in enumerate(numbered):
+        assert list(store.claims_after(number)) == numbered[:place]
+    assert not list(store.claims_after(store.claims_seen))
+    unlaunched = [c for c in claims if not c.status.node_name and c.metadata.deletion_timestamp is None]
+    assert store.has_unlaunched() == bool(unlaunched)
+    for uid in ("rs", "ds", "none"):
+        owned = [p for p in pods if any(owner.uid == uid for owner in p.metadata.owner_references)]
+        assert sorted(p.metadata.name for p in store.pods_owned_by(uid)) == [p.metadata.name for p in owned]
     closing = [n.metadata.name for n in nodes if any(t.key == names.CLOSING_TAINT for t in n.spec.taints)]
     assert sorted(store.closing_nodes) == closing
     steered = [("d", p.metadata.name) for p in pods if names.STEERING_MARK in p.metadata.annotations]
@@ -97,7 +144,6 @@ def test_the_store_is_what_was_seen(seed: int) -> None:
     """For objects without a uid, the last report of a name counts."""
     dice, store = Random(seed), Store()
     there: dict[tuple[str, str, str], AnyObject] = {}
-    gone = 0
     for _ in range(120):
         item = thing(dice)
         key = (type(item).__name__, item.metadata.namespace, item.metadata.name)
@@ -105,7 +151,6 @@ def test_the_store_is_what_was_seen(seed: int) -> None:
         if dice.random() < 0.25:
             was = there.pop(key, None)
             assert store.vanish(*key) == was
-            gone += was is not None
             changed = was is not None
         else:
             changed = there.get(key) != item
@@ -113,7 +158,6 @@ def test_the_store_is_what_was_seen(seed: int) -> None:
             there[key] = item
         assert (store.version > version) == changed
         assert (store.version_of(type(item)) > kind_version) == changed
-        assert store.count_gone() == gone
         assert store.get(type(item), key[2], key[1]) == there.get(key)
         check(store, there)
     assert set(store.versions()) >= {"nodes", "pods", "node_claims", "node_pools"}
@@ -130,12 +174,12 @@ def test_marks_have_a_version_of_their_own() -> None:
         (claim("e", annotations={names.COMMAND: "r"}), True),
         (node("f", "web", CLOSING), False),
     ):
-        before = store.marks_version
+        before = store.marks.version
         store.observe(item)
-        assert (store.marks_version > before) == grows
-        before = store.marks_version
+        assert (store.marks.version > before) == grows
+        before = store.marks.version
         store.vanish(type(item).__name__, "", item.metadata.name)
-        assert (store.marks_version > before) == grows, "its end is one too"
+        assert (store.marks.version > before) == grows, "its end is one too"
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.command import Action, Method
 from dovetail.model.objects import AnyObject, Node, NodeClaim
+from dovetail.scheduling.pods.surge import surging_sets
 
 NOW = datetime(2026, 5, 11, 12, tzinfo=UTC)
 STAMP = "2026-05-11T12:00:00Z"
@@ -102,6 +103,7 @@ def view(*items: AnyObject, elapsed: int = 0, **more: Any) -> View:
         store.observe(item)
     fields: dict[str, Any] = {"replacement_timeout": 60 * SECOND, "launch_timeout": 30 * SECOND, **more}
     fields.setdefault("manages", lambda of: of == "web")
+    fields.setdefault("surging_sets", lambda: surging_sets(store.deployments(), store.replica_sets()))
     return View(store=store, elapsed=elapsed, now=NOW, **fields)
 
 

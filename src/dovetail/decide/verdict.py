@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.facts.roster import FirstClosed
 from dovetail.decide.gates.candidates import Chain
 from dovetail.decide.gates.gate_results import passed, stopped
 from dovetail.decide.gates.price_refusals import Refusal
@@ -28,7 +29,7 @@ PODS_MAX = 30_000
 FIRST_GATE_PODS_MAX = 5_000
 """Up to how many pods on candidates nodes that could not pay anyhow are simulated too: their first closed gate."""
 _WRONG_METHOD = (Gate.NOT_UNHEALTHY, Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
-_PLACE = {gate: place for place, gate in enumerate(Gate)}
+_REACHED = {gate: (gate not in _WRONG_METHOD, place) for place, gate in enumerate(Gate)}
 _COST = (Method.MULTI_NODE, Method.SINGLE_NODE)
 _TAKEN = {
     Method.UNHEALTHY: "It is broken and would be repaired",
@@ -60,26 +61,38 @@ class Verdicts:
 
     def brief(self) -> tuple[BriefVerdict, ...]:
         """Return every node's verdict without its reasons, by name."""
-        return tuple(BriefVerdict(facts.name, facts.pool_name, self._brief(facts)) for facts in self._context.nodes)
+        context, batch = self._context, self._batch
+        outlooks: tuple[dict[FirstClosed, _Outlook], dict[FirstClosed, _Outlook]] = ({}, {})
+        found = []
+        for facts in context.nodes:
+            closed, in_batch = context.first_closed(facts), facts.name in batch
+            outlook = outlooks[in_batch].get(closed)
+            if outlook is None:
+                outlook = outlooks[in_batch][closed] = self._outlook(facts, closed)
+            found.append(BriefVerdict(facts.name, facts.pool_name, self._brief(facts, *outlook)))
+        return tuple(found)
 
     def _of(self, facts: NodeFacts) -> NodeVerdict:
         return _verdict(facts, chains_of(self._context, self._runs, facts, self._batch, thorough=self._thorough))
 
-    def _brief(self, facts: NodeFacts) -> str:
+    def _outlook(self, facts: NodeFacts, closed: FirstClosed) -> "_Outlook":
+        asked = [entry for entry in closed if _is_asked(entry[0], self._runs, facts, self._batch)]
+        furthest = max((gate for _, gate in asked if gate is not None), key=_reached, default=None)
+        return furthest, tuple(method for method, gate in asked if gate is None)
+
+    def _brief(self, facts: NodeFacts, furthest: Gate | None, methods: tuple[Method, ...]) -> str:
         """Return the verdict that `deciding` comes to."""
-        furthest: tuple[bool, int] | None = None
-        for method, gate in self._context.first_closed(facts):
-            if not _is_asked(method, self._runs, facts, self._batch):
-                continue
+        for method in methods:
+            gate = _stopped_at(self._context, self._runs[method], facts, thorough=self._thorough)
             if gate is None:
-                last = _further(self._context, self._runs[method], facts, thorough=self._thorough)[-1]
-                if last.passed:
-                    return ELIGIBLE
-                gate = last.gate
-            reached = _reached(gate)
-            if furthest is None or reached > furthest:
-                furthest, verdict = reached, gate.value
-        return verdict
+                return ELIGIBLE
+            furthest = gate if furthest is None else max(furthest, gate, key=_reached)
+        assert furthest is not None
+        return furthest.value
+
+
+_Outlook = tuple[Gate | None, tuple[Method, ...]]
+"""The furthest closed gate of a node's methods, and the methods whose gates 1 to 7 are open, in order."""
 
 
 def chains_of(
@@ -111,29 +124,53 @@ def _is_asked(method: Method, runs: Mapping[Method, MethodRun], facts: NodeFacts
 
 def _further(context: RoundContext, run: MethodRun, facts: NodeFacts, *, thorough: bool) -> tuple[GateResult, ...]:
     """Return the results of gates 8 to 10."""
-    method = run.method
-    if method in _COST and context.stabilizing:
-        return (_stabilizing(context),)
-    until = context.regrown_until(facts) if method in _COST else None
-    if until is not None:
-        return (_regrown(facts, until, context),)
-    if facts.name in run.held:
-        return (run.held[facts.name],)
-    within = _budget_passed(context, method, facts)
-    if method is Method.EMPTY:
+    held = _held(context, run, facts)
+    if held is not None:
+        return (held,)
+    within = _budget_passed(context, run.method, facts)
+    if run.method is Method.EMPTY:
         return (within,)
-    if method is Method.MULTI_NODE:
+    if run.method is Method.MULTI_NODE:
         together = passed(Gate.SIMULATION, "Its pods find room, together with those of the whole batch.")
         return within, together, _saves(run.commands[0].savings, run.commands[0].required_savings, "The batch")
-    if not thorough and _waits_for_its_turn(context, method, facts):
+    outcome = _outcome(context, run.method, facts, thorough=thorough)
+    if outcome is None:
         return within, passed(Gate.SIMULATION, "It is simulated when its turn comes.")
-    if method is Method.SINGLE_NODE:
-        judge = single_node.judge_in_full if thorough else single_node.judge
-        return (within, *_priced(judge(context, facts)))
-    outcome = leaving.alone(context, method, facts)
     if isinstance(outcome, Command):
         return within, passed(Gate.SIMULATION, leaving.why_it_goes(outcome))
-    return within, _refused(outcome)
+    if run.method is not Method.SINGLE_NODE and isinstance(outcome, Refusal):
+        return within, _refused(outcome)
+    return (within, *_priced(outcome))
+
+
+def _stopped_at(context: RoundContext, run: MethodRun, facts: NodeFacts, *, thorough: bool) -> Gate | None:
+    """Return the gate of `_further` that a node does not pass; None: it passes all."""
+    held = _held(context, run, facts)
+    if held is not None:
+        return held.gate
+    if run.method in (Method.EMPTY, Method.MULTI_NODE):
+        return None
+    outcome = _outcome(context, run.method, facts, thorough=thorough)
+    return outcome.gate if isinstance(outcome, Refusal) else None
+
+
+def _held(context: RoundContext, run: MethodRun, facts: NodeFacts) -> GateResult | None:
+    """Return what holds a node back, whatever a simulation would say: gate 8."""
+    if run.method in _COST and context.stabilizing:
+        return _stabilizing(context)
+    until = context.regrown_until(facts) if run.method in _COST else None
+    return run.held.get(facts.name) if until is None else _regrown(facts, until, context)
+
+
+def _outcome(
+    context: RoundContext, method: Method, facts: NodeFacts, *, thorough: bool
+) -> Move | Command | Refusal | None:
+    """Return what comes of removing a node alone; None: its turn to be simulated has not come."""
+    if not thorough and _waits_for_its_turn(context, method, facts):
+        return None
+    if method is Method.SINGLE_NODE:
+        return (single_node.judge_in_full if thorough else single_node.judge)(context, facts)
+    return leaving.alone(context, method, facts)
 
 
 def _waits_for_its_turn(context: RoundContext, method: Method, facts: NodeFacts) -> bool:
@@ -210,7 +247,7 @@ def deciding(chains: Mapping[Method, Chain]) -> Chain:
 
 
 def _reached(gate: Gate) -> tuple[bool, int]:
-    return gate not in _WRONG_METHOD, _PLACE[gate]
+    return _REACHED[gate]
 
 
 def _verdict(facts: NodeFacts, chains: Mapping[Method, Chain]) -> NodeVerdict:

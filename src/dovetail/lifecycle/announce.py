@@ -7,6 +7,7 @@ Reports are the types of `reports`. Sits in lifecycle, below `engine`.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from typing import Final
@@ -31,7 +32,7 @@ from dovetail.lifecycle.reports import (
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import NodePool
-from dovetail.model.verdicts import ELIGIBLE, Gate
+from dovetail.model.verdicts import ELIGIBLE, BriefVerdict, Gate
 from dovetail.scheduling.pods.pod import is_reschedulable
 
 VERDICTS_EVERY: Final = 60 * SECOND
@@ -119,10 +120,9 @@ def command_event(run: Run, target: Phase) -> Iterator[PublishEvent]:
 
 
 class Announcer:
-    """Remembers what was reported last.
+    """Remembers what was reported last. `manages`: whether a pool is managed; `exists`: whether a node or claim exists.
 
-    `manages`: whether a pool is managed; `exists`: whether a node or claim exists; `departures`: a value that changes
-    whenever one may be gone.
+    It is told of every object that vanishes (`forget`).
     """
 
     def __init__(
@@ -131,17 +131,20 @@ class Announcer:
         *,
         manages: Callable[[str], bool] = lambda pool: True,
         exists: Callable[[str], bool] = lambda node: True,
-        departures: Callable[[], object] = object,
     ) -> None:
         self._verdicts_every = verdicts_every
-        self._manages, self._exists, self._departures = manages, exists, departures
-        self._counted_at: object = None
+        self._manages, self._exists = manages, exists
         self._counted: dict[str, tuple[str, str]] = {}
+        self._tally: Counter[tuple[str, str]] = Counter()
+        self._vanished: dict[str, None] = {}
+        self._published: frozenset[BriefVerdict] = frozenset()
         self._verdicts: dict[str, str] = {}
         self._counts: dict[str, tuple[tuple[str, int], ...]] = {}
         self._budgets: dict[tuple[str, str], tuple[int, int, int]] = {}
         self._warned: dict[str, None] = {}
         self._blocked_at: dict[tuple[str, ...], int] = {}
+        self._blocked_until = 0
+        """When the first of them may be forgotten, at the earliest."""
         self._verdicts_at: int | None = None
         self._verdicts_of: Decision | None = None
         self._distrusted: dict[tuple[str, str], str] = {}
@@ -157,10 +160,12 @@ class Announcer:
         said += [*self._warnings(result), *self._without_gone()]
         return said + self.verdicts_due(result, elapsed, publishes=publishes)
 
+    def minds(self, event: ObjectObserved) -> bool:
+        """Return whether `distrusted` has anything to do: it has not for most events."""
+        return bool(event.distrusted or self._distrusted)
+
     def distrusted(self, event: ObjectObserved, *, publishes: bool) -> list[Instruction]:
         """Report, once, that an object carries a command record that is ignored."""
-        if not event.distrusted and not self._distrusted:
-            return []
         kind, name = type(event.object).__name__, event.object.metadata.name
         if not event.distrusted:
             self.forget(kind, name)
@@ -180,6 +185,8 @@ class Announcer:
         """Forget an ignored record: it is gone, or the object is."""
         self._distrusted.pop((kind, name), None)
         self._unsaid.pop((kind, name), None)
+        if name in self._counted:
+            self._vanished[name] = None
 
     def verdicts_due(self, result: Decision, elapsed: int, *, publishes: bool) -> list[Instruction]:
         """Report a round's verdicts once, when they are due; also if nothing has changed since."""
@@ -193,19 +200,17 @@ class Announcer:
             return []
         self._verdicts_at, self._verdicts_of = elapsed, result
         events = self._changes(result) if publishes else []
-        self._counted_at = None
+        self._vanished = {}
         self._counted = {node: (pool, verdict) for node, pool, verdict in result.brief_verdicts}
+        self._tally = Counter(self._counted.values())
         return [*self._counts_of(), *events]
 
     def _without_gone(self) -> Iterator[Report]:
         """Count the verdicts again if nodes are gone: the next verdicts may be a while away."""
-        departures = self._departures()
-        if departures == self._counted_at:
-            return
-        self._counted_at = departures
-        gone = [node for node in self._counted if not self._exists(node)]
+        gone = [node for node in self._vanished if not self._exists(node)]
+        self._vanished = {}
         for node in gone:
-            del self._counted[node]
+            self._tally[self._counted.pop(node)] -= 1
         if gone:
             yield from self._counts_of()
 
@@ -236,8 +241,9 @@ class Announcer:
     def _keep_blocked(self, result: Decision, elapsed: int) -> None:
         """Remember what is blocked until it has not been for a while: rounds in which another method acts don't ask."""
         self._blocked_at |= {_key(move): elapsed for move in _one_batch(result.blocked)}
-        for key in [key for key, at in self._blocked_at.items() if elapsed - at >= BLOCKED_MEMORY]:
-            del self._blocked_at[key]
+        if elapsed >= self._blocked_until:
+            self._blocked_at = {key: at for key, at in self._blocked_at.items() if elapsed - at < BLOCKED_MEMORY}
+            self._blocked_until = min(self._blocked_at.values(), default=elapsed) + BLOCKED_MEMORY
 
     def _warnings(self, result: Decision) -> Iterator[Report]:
         for warning in result.warnings:
@@ -247,9 +253,9 @@ class Announcer:
 
     def _counts_of(self) -> Iterator[Report]:
         counts: dict[str, dict[str, int]] = {pool: {} for pool in self._counts}
-        for pool, verdict in self._counted.values():
-            of_pool = counts.setdefault(pool, {})
-            of_pool[verdict] = of_pool.get(verdict, 0) + 1
+        for (pool, verdict), count in self._tally.items():
+            if count:
+                counts.setdefault(pool, {})[verdict] = count
         for pool in sorted(counts):
             now = tuple(sorted(counts[pool].items()))
             if self._counts.get(pool) != now:
@@ -259,17 +265,20 @@ class Announcer:
                 del self._counts[pool]
 
     def _changes(self, result: Decision) -> list[PublishEvent]:
-        before, self._verdicts = self._verdicts, {}
+        """Return events about verdicts that changed since the last ones that were published."""
+        before, self._published = self._published, frozenset(result.brief_verdicts)
+        changed = [entry for entry in result.brief_verdicts if entry not in before]
+        for node in {entry.node for entry in before - self._published}.difference(entry.node for entry in changed):
+            self._verdicts.pop(node, None)  # it is gone
         events = []
-        for entry in result.brief_verdicts:
+        for entry in changed:
             if entry.verdict in _PASSING:
-                if entry.node in before:
-                    self._verdicts[entry.node] = before[entry.node]
                 continue
+            known = self._verdicts.get(entry.node)
             self._verdicts[entry.node] = entry.verdict
             if not entry.node_pool or not self._manages(entry.node_pool):
                 continue  # the controller that manages that pool reports why its nodes stay
-            if entry.verdict != ELIGIBLE and before.get(entry.node) != entry.verdict:
+            if entry.verdict not in (ELIGIBLE, known):
                 events.append(
                     publish("Node", entry.node, "DisruptionBlocked", f"{entry.verdict}: {result.why(entry.node)}")
                 )

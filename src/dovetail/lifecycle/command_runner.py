@@ -5,6 +5,7 @@ consequences that outlive it (pools back off, cost actions wait, pods must come 
 sections 5 and 9; lifecycle-controller. Sits in lifecycle, above `engine_state`; only `engine` calls it.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -109,24 +110,29 @@ class CommandRunner:
         taken = {node: None for run in state.runs.values() if run.id != ident for node in run.nodes}
         return flight.bind_to_claims(command, state.store, taken.__contains__, state.manages)
 
-    def _is_known(self, record: Record) -> bool:
-        """Return whether a record needs no successor.
-
-        Its command is in progress, has just ended, or belongs to another controller.
-        """
-        state = self._state
-        return record.id in state.runs or record.id in state.pacing.ended or record.by != state.controller
-
     def take_over(self) -> None:
         """Resume the commands of a predecessor, and remove marks that belong to no command."""
         state = self._state
         due = self.next_at()
-        if state.marks_seen == state.store.marks_version and (due is None or due > state.elapsed):
+        if state.marks_seen == state.store.marks.version and (due is None or due > state.elapsed):
             return
-        state.marks_seen = state.store.marks_version
-        left = resume.find(state.store, self._is_known, state.manages)
-        taken = {node: None for run in state.runs.values() for node in run.nodes}
-        for record in left.records:
+        state.marks_seen = state.store.marks.version
+        known = state.runs.keys() | state.pacing.ended.keys()
+        left = resume.find(state.store, state.controller, known, state.manages)
+        self._resume(left.records)
+        wanted = {sweep.id for sweep in left.sweeps}
+        for ident in self.sweeps.ids():
+            if ident not in wanted:
+                self.sweeps.forget(ident)
+        for sweep in left.sweeps:
+            if self.sweeps.due(sweep.id, state.elapsed):
+                self.sweeps.ask(sweep.id, state.elapsed)
+                state.out.append(sweep)
+
+    def _resume(self, records: Sequence[Record]) -> None:
+        state = self._state
+        taken = {node: None for run in state.runs.values() for node in run.nodes} if records else {}
+        for record in records:
             run = resume.take_over(
                 record,
                 taken=taken.__contains__,
@@ -140,13 +146,6 @@ class CommandRunner:
             for name in run.replacements:
                 state.pacing.lingering.pop(name, None)
             state.out.append(CommandFound(command_id=run.id, action=run.action))
-        for ident in self.sweeps.ids():
-            if ident not in {sweep.id for sweep in left.sweeps}:
-                self.sweeps.forget(ident)
-        for sweep in left.sweeps:
-            if self.sweeps.due(sweep.id, state.elapsed):
-                self.sweeps.ask(sweep.id, state.elapsed)
-                state.out.append(sweep)
 
     def next_at(self) -> int | None:
         """Return when marks that belong to no command are looked for again.
@@ -165,8 +164,9 @@ class CommandRunner:
         if self._advanced_at is None or key[2] != self._advanced_at[2]:
             self.lookout.all_changed()
         self._advanced_at = key
-        view, facts = state.view(), state.facts_version
+        facts, view = state.facts_version, None
         for run in self.lookout.chosen(state.runs, state.elapsed, something_happened=changed):
+            view = view or state.view()
             asked = run.attempts.version
             self._advance_one(run, view)
             if run.is_over:

@@ -15,7 +15,6 @@ from dovetail.decide.in_flight import InFlight
 from dovetail.decide.steering_plan import NOTHING
 from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer
 from dovetail.lifecycle.command_runner import CommandRunner
-from dovetail.lifecycle.commands import flight
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.conditions import Conditions
@@ -88,8 +87,7 @@ class Engine:
         self._state = EngineState(settings, catalogue, role)
         self._decider: RoundDecider = decider if decider is not None else Decider()
         self._commands = CommandRunner(self._state, self._decider)
-        exists, gone = self.store.has_machine, self.store.count_gone
-        self._announcer = Announcer(verdicts_every, manages=self.manages, exists=exists, departures=gone)
+        self._announcer = Announcer(verdicts_every, manages=self.manages, exists=self.store.has_machine)
         self.role = role
         self.rounds = 0
         self.rounds_skipped = 0
@@ -225,7 +223,8 @@ class Engine:
         state = self._state
         match event:
             case ObjectObserved(object=item):
-                state.out.extend(self._announcer.distrusted(event, publishes=state.acts))
+                if self._announcer.minds(event):
+                    state.out.extend(self._announcer.distrusted(event, publishes=state.acts))
                 return self._observe(item)
             case ObjectVanished():
                 self._announcer.forget(event.kind, event.name)
@@ -364,7 +363,7 @@ class Engine:
             state.round_at = max(state.round_at, state.elapsed + SECOND)
         if state.elapsed < state.round_at:
             return
-        if state.settings.rules.waits_for_launches and flight.has_unlaunched(state.store):
+        if state.settings.rules.waits_for_launches and state.store.has_unlaunched():
             state.round_at = state.elapsed + SECOND  # Karpenter waits until it knows the machines of its launches
             return
         state.round_at = state.elapsed + state.poll_interval

@@ -36,10 +36,11 @@ from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.money import Money, as_float
-from dovetail.model.objects import Node, NodeClaim, NodePool, condition
+from dovetail.model.objects import Deployment, Node, NodeClaim, NodePool, ReplicaSet, condition
 from dovetail.model.policies.managed import managed_pools
 from dovetail.model.settings import Settings, StabilizationEnds
 from dovetail.scheduling.pods.pod import is_reschedulable
+from dovetail.scheduling.pods.surge import surging_sets
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _TURN_MAX: Final = 60 * SECOND
@@ -100,6 +101,8 @@ class EngineState:
         self.outcomes = Outcomes()
         self.restlessness = Restlessness()
         self.pod_events = PodEvents()
+        self._plans = flight.Plans()
+        self._surging_sets: tuple[tuple[int, int], tuple[tuple[str, str], ...]] | None = None
         self._now: datetime | None = None
         self._managed: dict[str, None] = {}
         self._managed_key: tuple[int, int] | None = None
@@ -134,6 +137,8 @@ class EngineState:
         A shell that has a clock which can't be set says by how much the wall clock was set (`set_clock`), so that no
         wait ends early. Without that, setting it forward by hours ends waits a poll interval and a minute early.
         """
+        if now is self._now:
+            return
         if self._now is not None:
             passed = (now - self._now) // _MICROSECOND * 1000
             self.elapsed += min(max(0, passed), self.poll_interval + _TURN_MAX)
@@ -294,7 +299,7 @@ class EngineState:
         return InFlight(
             leaving=flight.leaving(runs),
             nominated=flight.nominated(runs, self.lingering, self.store),
-            under_way=flight.under_way(runs, self.store),
+            under_way=self._plans.under_way(runs, self.store),
             back_off={pool: self.wall(until) for pool, until in launches.items()},
             regrown={pool: self.wall(until) for pool, until in regrown.items()},
         )
@@ -312,7 +317,16 @@ class EngineState:
             surges=self.settings.rules.surges,
             rate_span=self._rate_span,
             drain_for=self._drain_for,
+            surging_sets=self._find_surging_sets,
         )
+
+    def _find_surging_sets(self) -> tuple[tuple[str, str], ...]:
+        """Return the ReplicaSets whose pods leave by a rolling update; found once for the same objects."""
+        store = self.store
+        key = (store.version_of(Deployment), store.version_of(ReplicaSet))
+        if self._surging_sets is None or self._surging_sets[0] != key:
+            self._surging_sets = (key, surging_sets(store.deployments(), store.replica_sets()))
+        return self._surging_sets[1]
 
     def _restless(self) -> dict[str, datetime]:
         """Return the pools whose load comes and goes, and until when they count as such."""

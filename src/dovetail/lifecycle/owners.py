@@ -36,30 +36,26 @@ def ready_on(nodes: Iterable[str], store: Store) -> Before:
     """Return the owners that have pods on some nodes, each with how many ready pods it has anywhere."""
     pods = [pod for node in nodes for pod in store.pods_on(node)]
     owners = {owner for pod in pods for owner in owners_of(pod)}
-    ready = ready_of(store.cluster().pods, owners)
     leaving = frozenset(pod.metadata.uid for pod in pods if owners_of(pod))
-    return Before(ready={owner: ready.get(owner, 0) for owner in sorted(owners)}, leaving=leaving)
+    return Before(ready={owner: ready_of(owner, store) for owner in sorted(owners)}, leaving=leaving)
 
 
-def ready_of(pods: Iterable[Pod], owners: set[str]) -> dict[str, int]:
-    """Count the pods of some owners that are bound, ready and staying."""
-    found: dict[str, int] = {}
-    for pod in pods:
-        for owner in owners_of(pod):
-            if owner in owners and _is_ready(pod):
-                found[owner] = found.get(owner, 0) + 1
-    return found
+def ready_of(owner: str, store: Store, leaving: frozenset[str] = frozenset()) -> int:
+    """Count the pods of an owner that are bound, ready and staying; `leaving`: uids of pods that don't count."""
+    pods = (pod for pod in store.pods_owned_by(owner) if owner in owners_of(pod))
+    return sum(_is_ready(pod) for pod in pods if pod.metadata.uid not in leaving)
 
 
 def missing(before: Before, store: Store) -> dict[str, int]:
     """Return the owners that have fewer ready pods than before and than they want now, with how many are missing."""
-    cluster = store.cluster()
-    stayed = (pod for pod in cluster.pods if pod.metadata.uid not in before.leaving)
-    ready = ready_of(stayed, set(before.ready))
-    items: list[ReplicaSet | StatefulSet] = [*cluster.replica_sets, *cluster.stateful_sets]
-    wanted = {item.metadata.uid: _replicas(item) for item in items if item.metadata.uid in before.ready}
-    gaps = {owner: min(count, wanted.get(owner, 0)) - ready.get(owner, 0) for owner, count in before.ready.items()}
-    return {owner: gap for owner, gap in gaps.items() if gap > 0}
+    gaps = {}
+    for owner, count in before.ready.items():
+        item = store.workload(owner)
+        wanted = 0 if item is None else min(count, _replicas(item))
+        gap = wanted - ready_of(owner, store, before.leaving) if wanted > 0 else 0
+        if gap > 0:
+            gaps[owner] = gap
+    return gaps
 
 
 def _replicas(owner: ReplicaSet | StatefulSet) -> int:

@@ -8,6 +8,7 @@ are removed. A missing permission stops it for a while. Sits in lifecycle, below
 from typing import Final
 
 from dovetail.decide.steering_plan import SteeringPlan, Victim
+from dovetail.lifecycle.column import Place
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
 from dovetail.lifecycle.messages import (
     CloseNode,
@@ -18,7 +19,7 @@ from dovetail.lifecycle.messages import (
     OpenNode,
     UnmarkPod,
 )
-from dovetail.lifecycle.store import Place, Store
+from dovetail.lifecycle.store import Store
 from dovetail.model.objects import Pod
 
 MINUTE: Final = 60 * SECOND

@@ -3,107 +3,54 @@
 Decides nothing about nodes, only which of two observations of one object is newer. An object that is observed again
 with only another resource version keeps its identity and doesn't change any version, so "nothing changed" is one
 comparison of numbers and a snapshot may reuse everything derived from an unchanged object. Costs: observe and vanish
-O(log n) to find the place, `cluster()` O(1) when nothing changed and else one copy of a pointer array per kind that
+O(1), `cluster()` O(1) when nothing changed and else a search per change and one copy of a pointer array per kind that
 did. Sits at the bottom of lifecycle; `engine` feeds it.
 """
 
-from array import array
-from bisect import bisect_left
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
-from dovetail.lifecycle.commands.records import is_tainted
+from dovetail.lifecycle.column import Column, Place
+from dovetail.lifecycle.marks import Marks
 from dovetail.model import names
 from dovetail.model.cluster import FIELD_OF, Cluster
-from dovetail.model.listing import Listing
-from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod
+from dovetail.model.objects import KINDS, AnyObject, Deployment, Node, NodeClaim, NodePool, Pod, ReplicaSet, StatefulSet
 
-Place = tuple[str, str]
 _Kind = TypeVar("_Kind", bound=AnyObject)
 _META_FIELDS: Final = tuple(
     name for name in type(NodePool().metadata).__struct_fields__ if name not in {"resource_version", "generation"}
 )
 _TOMBSTONES_MAX: Final = 20_000
 _TERMINAL: Final = ("Succeeded", "Failed")
-_NOWHERE: Final = -1
-"""The place of an object that was not in the listing before (`Listing.origin`)."""
-
-
-class _Column:
-    """All objects of one kind, sorted by (namespace, name)."""
-
-    __slots__ = ("_last", "_numbers", "_origin", "_tuple", "by_place", "items", "places", "version")
-
-    def __init__(self) -> None:
-        self.places: list[Place] = []
-        self.items: list[AnyObject] = []
-        self.by_place: dict[Place, AnyObject] = {}
-        self.version = 0
-        self._tuple: tuple[AnyObject, ...] | None = ()
-        self._last: object = None
-        self._origin = array("q")
-        self._numbers = array("q")
-
-    def find(self, place: Place) -> int | None:
-        at = bisect_left(self.places, place)
-        return at if at < len(self.places) and self.places[at] == place else None
-
-    def put(self, place: Place, item: AnyObject) -> None:
-        at = bisect_left(self.places, place)
-        if at < len(self.places) and self.places[at] == place:
-            self.items[at] = item
-            self._origin[at] = _NOWHERE
-        else:
-            self.places.insert(at, place)
-            self.items.insert(at, item)
-            self._origin.insert(at, _NOWHERE)
-        self.by_place[place] = item
-        self._changed()
-
-    def drop(self, at: int) -> None:
-        del self.by_place[self.places[at]]
-        del self.places[at]
-        del self.items[at]
-        del self._origin[at]
-        self._changed()
-
-    def _changed(self) -> None:
-        self.version += 1
-        self._tuple = None
-
-    def as_tuple(self) -> tuple[AnyObject, ...]:
-        if self._tuple is None:
-            listing = Listing.of(self.items, self._last, self._origin)
-            self._tuple, self._last = listing, listing.mark
-            if len(self._numbers) < len(listing):
-                self._numbers = array("q", range(2 * len(listing)))
-            self._origin = self._numbers[: len(listing)]
-        return self._tuple
 
 
 class Store:
     """The mutable view. `version` grows with every change that a decision could see.
 
-    `marked_nodes` and `marked_claims` are those that carry a command's record or the disruption taint; `steered_pods`
-    and `closing_nodes` those that carry a mark of steering.
+    `marks` are the objects that carry a command's record or the disruption taint; `steered_pods` and `closing_nodes`
+    those that carry a mark of steering. `claims_seen` counts the NodeClaims that have come so far.
     """
 
     def __init__(self) -> None:
-        self._columns: dict[type, _Column] = {kind: _Column() for kind in FIELD_OF}
-        self._resource_versions: dict[tuple[type, Place], str] = {}
-        self._gone: dict[str, None] = {}
+        self._columns: dict[type, Column] = {kind: Column() for kind in FIELD_OF}
+        self._gone: OrderedDict[str, None] = OrderedDict()
         self._cluster: Cluster | None = None
         self._claim_of_node: dict[str, str] = {}
+        self._claim_numbers: dict[Place, int] = {}
+        self.claims_seen = 0
+        self._unlaunched: dict[Place, None] = {}
         self._nodes_of_pool: dict[str, dict[str, None]] = {}
         self._pods_of_node: dict[str, dict[Place, None]] = {}
+        self._pods_on: dict[str, tuple[Pod, ...]] = {}
         self._pending: dict[Place, None] = {}
-        self.marked_nodes: dict[str, None] = {}
-        self.marked_claims: dict[str, None] = {}
-        self.marks_version = 0
+        self._pending_pods: tuple[Pod, ...] | None = ()
+        self._pods_of_owner: dict[str, dict[Place, None]] | None = None
+        self._workloads: dict[str, ReplicaSet | StatefulSet] = {}
+        self.marks = Marks()
         self.steered_pods: dict[Place, None] = {}
         self.closing_nodes: dict[str, None] = {}
         self.version = 0
-        self._vanished = 0
 
     # ------------------------------------------------------------ feeding
 
@@ -114,18 +61,20 @@ class Store:
         if meta.uid and meta.uid in self._gone:
             return False
         column = self._columns[kind]
-        at = column.find(place)
-        if at is not None:
-            old = column.items[at]
-            if old.metadata.uid == meta.uid and _is_older(meta.resource_version, self._resource_versions[kind, place]):
+        old = column.by_place.get(place)
+        if old is not None:
+            if old.metadata.uid == meta.uid and _is_older(meta.resource_version, column.seen[place]):
                 return False
             if old.metadata.uid != meta.uid:
                 self._bury(old.metadata.uid)
-            self._resource_versions[kind, place] = meta.resource_version
+            column.seen[place] = meta.resource_version
             if _same(old, item):
                 return False
             self._forget(old, place)
-        self._resource_versions[kind, place] = meta.resource_version
+        elif kind is NodeClaim:
+            self.claims_seen += 1
+            self._claim_numbers[place] = self.claims_seen
+        column.seen[place] = meta.resource_version
         column.put(place, item)
         self._learn(item, place)
         self._touch()
@@ -136,17 +85,14 @@ class Store:
         column, place = self._columns[KINDS[kind]], (namespace, name)
         if uid:
             self._bury(uid)
-        at = column.find(place)
-        if at is None:
-            return None
-        old = column.items[at]
-        if uid and old.metadata.uid and old.metadata.uid != uid:
+        old = column.by_place.get(place)
+        if old is None or (uid and old.metadata.uid and old.metadata.uid != uid):
             return None
         self._bury(old.metadata.uid)
-        column.drop(at)
-        del self._resource_versions[KINDS[kind], place]
+        column.drop(place)
+        if isinstance(old, NodeClaim):
+            del self._claim_numbers[place]
         self._forget(old, place)
-        self._vanished += 1
         self._touch()
         return old
 
@@ -160,7 +106,7 @@ class Store:
             return
         self._gone[uid] = None
         if len(self._gone) > _TOMBSTONES_MAX:
-            del self._gone[next(iter(self._gone))]
+            self._gone.popitem(last=False)
 
     # ------------------------------------------------------------ indexes
 
@@ -168,52 +114,60 @@ class Store:
         if isinstance(item, Pod):
             if names.STEERING_MARK in item.metadata.annotations:
                 self.steered_pods[place] = None
+            if self._pods_of_owner is not None:
+                _learn_owners(self._pods_of_owner, item, place)
             node = item.spec.node_name
             if node:
                 self._pods_of_node.setdefault(node, {})[place] = None
+                self._pods_on.pop(node, None)
             elif item.metadata.deletion_timestamp is None and item.status.phase not in _TERMINAL:
                 self._pending[place] = None
+                self._pending_pods = None
         elif isinstance(item, NodeClaim):
-            if item.status.node_name:
-                self._claim_of_node[item.status.node_name] = item.metadata.name
-            if names.COMMAND in item.metadata.annotations:
-                self.marked_claims[item.metadata.name] = None
-                self.marks_version += 1
+            status = item.status
+            if status.node_name:
+                self._claim_of_node[status.node_name] = item.metadata.name
+            if not status.provider_id and not status.node_name and item.metadata.deletion_timestamp is None:
+                self._unlaunched[place] = None
+            self.marks.learn(item)
         elif isinstance(item, Node):
             pool = item.metadata.labels.get(names.NODEPOOL, "")
             self._nodes_of_pool.setdefault(pool, {})[item.metadata.name] = None
             if any(taint.key == names.CLOSING_TAINT for taint in item.spec.taints):
                 self.closing_nodes[item.metadata.name] = None
-            if names.COMMAND in item.metadata.annotations or is_tainted(item):
-                self.marked_nodes[item.metadata.name] = None
-                self.marks_version += 1
+            self.marks.learn(item)
+        elif isinstance(item, ReplicaSet | StatefulSet):
+            self._workloads[item.metadata.uid] = item
 
     def _forget(self, item: AnyObject, place: Place) -> None:
         if isinstance(item, Pod):
-            self._pending.pop(place, None)
             self.steered_pods.pop(place, None)
-            pods = self._pods_of_node.get(item.spec.node_name)
-            if pods is not None:
-                pods.pop(place, None)
-                if not pods:
-                    del self._pods_of_node[item.spec.node_name]
+            if self._pods_of_owner is not None:
+                _forget_owners(self._pods_of_owner, item, place)
+            node = item.spec.node_name
+            if node:
+                del self._pods_of_node[node][place]
+                self._pods_on.pop(node, None)
+                if not self._pods_of_node[node]:
+                    del self._pods_of_node[node]
+            elif place in self._pending:
+                del self._pending[place]
+                self._pending_pods = None
         elif isinstance(item, NodeClaim):
             if self._claim_of_node.get(item.status.node_name) == item.metadata.name:
                 del self._claim_of_node[item.status.node_name]
-            self._unmark(self.marked_claims, item.metadata.name)
+            self._unlaunched.pop(place, None)
+            self.marks.forget(item)
         elif isinstance(item, Node):
             pool = item.metadata.labels.get(names.NODEPOOL, "")
             nodes = self._nodes_of_pool[pool]
             del nodes[item.metadata.name]
             if not nodes:
                 del self._nodes_of_pool[pool]
-            self._unmark(self.marked_nodes, item.metadata.name)
+            self.marks.forget(item)
             self.closing_nodes.pop(item.metadata.name, None)
-
-    def _unmark(self, marked: dict[str, None], name: str) -> None:
-        if name in marked:
-            del marked[name]
-            self.marks_version += 1
+        elif isinstance(item, ReplicaSet | StatefulSet) and self._workloads.get(item.metadata.uid) is item:
+            del self._workloads[item.metadata.uid]
 
     # ------------------------------------------------------------ asking
 
@@ -228,7 +182,7 @@ class Store:
     def cluster(self) -> Cluster:
         """Return the cluster as it is known now; the same object until something changes."""
         if self._cluster is None:
-            fields = {FIELD_OF[kind]: column.as_tuple() for kind, column in self._columns.items()}
+            fields = {FIELD_OF[kind]: column.listed() for kind, column in self._columns.items()}
             self._cluster = Cluster(**fields)  # type: ignore[arg-type]
         return self._cluster
 
@@ -240,21 +194,25 @@ class Store:
         """Return whether a node or a NodeClaim of that name is known."""
         return self.get(Node, name) is not None or self.get(NodeClaim, name) is not None
 
-    def count_gone(self) -> int:
-        """Return how many objects were taken out so far."""
-        return self._vanished
-
     def node_pools(self) -> tuple[NodePool, ...]:
         """Return all pools, by name."""
-        return self._columns[NodePool].as_tuple()  # type: ignore[return-value]
+        return self._columns[NodePool].listed()  # type: ignore[return-value]
 
     def nodes(self) -> tuple[Node, ...]:
         """Return all nodes, by name."""
-        return self._columns[Node].as_tuple()  # type: ignore[return-value]
+        return self._columns[Node].listed()  # type: ignore[return-value]
 
     def node_claims(self) -> tuple[NodeClaim, ...]:
         """Return all NodeClaims, by name."""
-        return self._columns[NodeClaim].as_tuple()  # type: ignore[return-value]
+        return self._columns[NodeClaim].listed()  # type: ignore[return-value]
+
+    def deployments(self) -> tuple[Deployment, ...]:
+        """Return all Deployments, by place."""
+        return self._columns[Deployment].listed()  # type: ignore[return-value]
+
+    def replica_sets(self) -> tuple[ReplicaSet, ...]:
+        """Return all ReplicaSets, by place."""
+        return self._columns[ReplicaSet].listed()  # type: ignore[return-value]
 
     def nodes_of(self, pool: str) -> list[str]:
         """Return the names of a pool's nodes, in order."""
@@ -265,18 +223,63 @@ class Store:
         name = self._claim_of_node.get(node)
         return None if name is None else self.get(NodeClaim, name)
 
-    def pods_on(self, node: str) -> Iterator[Pod]:
-        """Yield the pods bound to a node, in order."""
-        return self._pods_at(self._pods_of_node.get(node, ()))
+    def claims_after(self, number: int) -> Iterator[tuple[int, NodeClaim]]:
+        """Yield the NodeClaims that came after the first so many (`claims_seen`), numbered, the last one first."""
+        claims = self._columns[NodeClaim].by_place
+        for place, came in reversed(self._claim_numbers.items()):
+            if came <= number:
+                return
+            yield came, claims[place]  # type: ignore[misc]
 
-    def pending_pods(self) -> Iterator[Pod]:
-        """Yield the pods that wait for a node, in order."""
-        return self._pods_at(self._pending)
+    def pods_on(self, node: str) -> tuple[Pod, ...]:
+        """Return the pods bound to a node, in order; the same tuple until one of them changes."""
+        found = self._pods_on.get(node)
+        if found is None:
+            places = self._pods_of_node.get(node)
+            if places is None:
+                return ()
+            found = self._pods_on[node] = self._pods_at(places)
+        return found
 
-    def _pods_at(self, places: Iterable[Place]) -> Iterator[Pod]:
+    def pending_pods(self) -> tuple[Pod, ...]:
+        """Return the pods that wait for a node, in order; the same tuple until one of them changes."""
+        if self._pending_pods is None:
+            self._pending_pods = self._pods_at(self._pending)
+        return self._pending_pods
+
+    def pods_owned_by(self, uid: str) -> Iterator[Pod]:
+        """Yield the pods that name this owner. The first question makes the index; from then on it is kept."""
         pods = self._columns[Pod].by_place
-        for place in sorted(places):
+        if self._pods_of_owner is None:
+            self._pods_of_owner = {}
+            for place, item in pods.items():
+                _learn_owners(self._pods_of_owner, item, place)  # type: ignore[arg-type]
+        for place in self._pods_of_owner.get(uid, ()):
             yield pods[place]  # type: ignore[misc]
+
+    def workload(self, uid: str) -> ReplicaSet | StatefulSet | None:
+        """Return the ReplicaSet or StatefulSet with that uid, or None."""
+        return self._workloads.get(uid)
+
+    def has_unlaunched(self) -> bool:
+        """Return whether some NodeClaim that stays has no known machine yet."""
+        return bool(self._unlaunched)
+
+    def _pods_at(self, places: Iterable[Place]) -> tuple[Pod, ...]:
+        pods = self._columns[Pod].by_place
+        return tuple([pods[place] for place in sorted(places)])  # type: ignore[misc]
+
+
+def _learn_owners(owners: dict[str, dict[Place, None]], pod: Pod, place: Place) -> None:
+    for owner in pod.metadata.owner_references:
+        owners.setdefault(owner.uid, {})[place] = None
+
+
+def _forget_owners(owners: dict[str, dict[Place, None]], pod: Pod, place: Place) -> None:
+    for uid in {owner.uid: None for owner in pod.metadata.owner_references}:
+        del owners[uid][place]
+        if not owners[uid]:
+            del owners[uid]
 
 
 def _is_older(new: str, known: str) -> bool:

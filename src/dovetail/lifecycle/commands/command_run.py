@@ -52,6 +52,8 @@ class View:
     """The longest span of a pool's rate budgets, in nanoseconds; 0: it has none (spec section 13)."""
     drain_for: Callable[[NodePool, Node], int | None] = lambda _pool, _node: None
     """How long the drain of a node that is repaired may take; None: as long as its claim allows (spec section 19)."""
+    surging_sets: Callable[[], tuple[tuple[str, str], ...]] = tuple
+    """The ReplicaSets, by namespace and name, whose pods leave by a rolling update (spec section 20)."""
 
 
 class _Plan:
@@ -97,6 +99,7 @@ class Run:
     verdict: Signal | None = None
     history: list[tuple[Phase, Signal]] = field(default_factory=list)
     _plan: "_Plan | None" = field(default=None, init=False, repr=False)
+    _nodes: tuple[tuple[Candidate, ...], tuple[str, ...]] | None = field(default=None, init=False, repr=False)
 
     @property
     def is_over(self) -> bool:
@@ -106,7 +109,10 @@ class Run:
     @property
     def nodes(self) -> tuple[str, ...]:
         """Return the names of the nodes that it removes."""
-        return tuple(candidate.node for candidate in self.candidates)
+        known = self._nodes
+        if known is None or known[0] is not self.candidates:
+            known = self._nodes = (self.candidates, tuple([candidate.node for candidate in self.candidates]))
+        return known[1]
 
     @property
     def source_pools(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ and destinations are nominated until they end (gate 4). Changes nothing. Sits in
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 
@@ -16,7 +16,8 @@ from dovetail.lifecycle.commands.records import Candidate, command_id, replaceme
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.command import Command, Placement, Replacement
-from dovetail.model.objects import Node, NodeClaim
+from dovetail.model.listing import are_the_same
+from dovetail.model.objects import Node, NodeClaim, Pod
 from dovetail.scheduling.under_way import UnderWay
 
 
@@ -55,33 +56,74 @@ _PLANNED = (
 )
 
 
-def under_way(runs: Iterable[Run], store: Store) -> UnderWay:
-    """Return where the pods of the commands' nodes will go, and what will be launched for them.
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What one command has planned, and the values that it was computed from."""
 
-    A command resumed from a predecessor has no plan: only its replacements are known.
-    """
+    command: Command
+    phase: Phase
+    claims: tuple[NodeClaim | None, ...]
+    pods: tuple[tuple[Pod, ...], ...]
+    launches: tuple[Replacement, ...]
+    placements: tuple[Placement, ...]
+
+
+class Plans:
+    """What commands in progress have planned, computed again for those whose objects have changed."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Plan] = {}
+
+    def under_way(self, runs: Iterable[Run], store: Store) -> UnderWay:
+        """Return where the pods of the commands' nodes will go, and what will be launched for them.
+
+        A command resumed from a predecessor has no plan: only its replacements are known.
+        """
+        found = {}
+        launches: list[Replacement] = []
+        placements: list[Placement] = []
+        for run in runs:
+            if run.command is not None and run.phase in _PLANNED:
+                plan = found[run.id] = self._plan(run, run.command, store)
+                launches += plan.launches
+                placements += plan.placements
+        # A validation leaves out some commands, which the next round asks for again.
+        self._kept = {**self._kept, **found} if len(self._kept) <= 2 * len(found) else found
+        return UnderWay(launches=tuple(launches), placements=tuple(placements))
+
+    def _plan(self, run: Run, command: Command, store: Store) -> _Plan:
+        claims = tuple([store.get(NodeClaim, name) for name in run.replacements])
+        pods = tuple([store.pods_on(node) for node in run.nodes])
+        last = self._kept.get(run.id)
+        if (
+            last is not None
+            and last.command is command
+            and last.phase is run.phase
+            and are_the_same(last.claims, claims)
+            and are_the_same(last.pods, pods)
+        ):
+            return last
+        return _plan(run, command, claims, pods)
+
+
+def _plan(run: Run, command: Command, claims: tuple[NodeClaim | None, ...], pods: tuple[tuple[Pod, ...], ...]) -> _Plan:
     launches: list[Replacement] = []
     placements: list[Placement] = []
-    for run in runs:
-        if run.command is None or run.phase not in _PLANNED:
-            continue
-        own = {f"{p.metadata.namespace}/{p.metadata.name}": None for node in run.nodes for p in store.pods_on(node)}
-        for name, spec in zip(run.replacements, run.command.replacements, strict=True):
-            claim = store.get(NodeClaim, name)
-            pods = tuple(pod for pod in spec.pods if pod in own)
-            if claim is not None and claim.status.provider_id:
-                # The scheduler knows it by its claim until it registers.
-                places = [name, *([claim.status.node_name] if claim.status.node_name else [])]
-                placements += [Placement(node=place, pods=pods) for place in places]
-            elif claim is not None or run.phase in (Phase.VALIDATING, Phase.TAINTING, Phase.LAUNCHING):
-                launches.append(replace(spec, pods=pods))
-        # A plan also lists the pods of other leaving nodes, of a whole wave of commands perhaps.
-        where = run.places
-        planned = sorted((where[pod], pod) for pod in own if pod in where)
-        for at, entries in groupby(planned, key=lambda entry: entry[0][0]):
-            node = run.command.placements[at].node
-            placements.append(Placement(node=node, pods=tuple(pod for _, pod in entries)))
-    return UnderWay(launches=tuple(launches), placements=tuple(placements))
+    own = {f"{pod.metadata.namespace}/{pod.metadata.name}": None for here in pods for pod in here}
+    for name, spec, claim in zip(run.replacements, command.replacements, claims, strict=True):
+        planned = tuple(pod for pod in spec.pods if pod in own)
+        if claim is not None and claim.status.provider_id:
+            # The scheduler knows it by its claim until it registers.
+            places = [name, *([claim.status.node_name] if claim.status.node_name else [])]
+            placements += [Placement(node=place, pods=planned) for place in places]
+        elif claim is not None or run.phase in (Phase.VALIDATING, Phase.TAINTING, Phase.LAUNCHING):
+            launches.append(replace(spec, pods=planned))
+    # A plan also lists the pods of other leaving nodes, of a whole wave of commands perhaps.
+    where = run.places
+    going = sorted((where[pod], pod) for pod in own if pod in where)
+    for at, entries in groupby(going, key=lambda entry: entry[0][0]):
+        placements.append(Placement(node=command.placements[at].node, pods=tuple(pod for _, pod in entries)))
+    return _Plan(command, run.phase, claims, pods, tuple(launches), tuple(placements))
 
 
 def has_pods(claim_name: str, store: Store) -> bool:
@@ -92,14 +134,6 @@ def has_pods(claim_name: str, store: Store) -> bool:
     return any(
         not any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
         for pod in store.pods_on(claim.status.node_name)
-    )
-
-
-def has_unlaunched(store: Store) -> bool:
-    """Return whether some NodeClaim's machine is not known yet."""
-    return any(
-        not claim.status.provider_id and not claim.status.node_name and claim.metadata.deletion_timestamp is None
-        for claim in store.node_claims()
     )
 
 

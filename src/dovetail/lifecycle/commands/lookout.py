@@ -6,6 +6,8 @@ none of that is new, a look would find nothing. Pods count only in two phases, i
 Decides nothing about commands. Sits in lifecycle, above `command_run`, below the command runner.
 """
 
+from heapq import heappop, heappush
+from itertools import count
 from typing import Final
 
 from dovetail.lifecycle.commands.command_run import LINGER, Run
@@ -22,7 +24,11 @@ class Lookout:
 
     def __init__(self) -> None:
         self._names: dict[str, tuple[str, ...]] = {}
+        self._numbers: dict[str, int] = {}
+        self._count = count()
         self._due: dict[str, int] = {}
+        self._alarms: list[tuple[int, str]] = []
+        self._overdue: dict[str, None] = {}
         self._lingers: dict[str, int] = {}
         self._always: dict[str, None] = {}
         self._by_name: dict[str, dict[str, None]] = {}
@@ -43,26 +49,40 @@ class Lookout:
 
     def next_at(self, elapsed: int) -> int | None:
         """Return when the first command wants to be looked at again, should no event come."""
-        return min((at for at in self._due.values() if at > elapsed), default=None)
+        self._ring(elapsed)
+        return self._alarms[0][0] if self._alarms else None
+
+    def _ring(self, elapsed: int) -> None:
+        """Note whose time has come, and drop outdated alarms."""
+        alarms = self._alarms
+        while alarms and (alarms[0][0] <= elapsed or self._due.get(alarms[0][1]) != alarms[0][0]):
+            at, ident = heappop(alarms)
+            if self._due.get(ident) == at:
+                self._overdue[ident] = None
 
     def chosen(self, runs: dict[str, Run], elapsed: int, *, something_happened: bool) -> list[Run]:
         """Return the commands to look at now, oldest first; what was new for them is new no longer."""
         if something_happened and self._all_are_new:
             self._new, self._all_are_new = {}, False
             return list(runs.values())
-        found = dict.fromkeys(runs.keys() - self._names.keys())
-        found |= {ident: None for ident, at in self._due.items() if at <= elapsed}
+        self._ring(elapsed)
+        found = dict(self._overdue)
         if something_happened:
             found |= self._new | self._always
             found |= {ident: None for ident, at in self._lingers.items() if at <= elapsed}
             self._new = {}
         else:
             found |= {ident: None for ident in self._always if runs[ident].phase is Phase.FOUND}
-        return [run for run in runs.values() if run.id in found] if found else []
+        known = sorted([ident for ident in found if ident in self._numbers], key=self._numbers.__getitem__)
+        chosen = [runs[ident] for ident in known]
+        if len(runs) > len(self._numbers):  # the youngest were not looked at yet
+            chosen += [run for ident, run in runs.items() if ident not in self._numbers]
+        return chosen
 
     def looked_at(self, run: Run, store: Store) -> None:
         """Note what a command will be looked at for next."""
-        self.forget(run.id)
+        self._numbers.setdefault(run.id, next(self._count))
+        self._forget_objects(run.id)
         names = dict.fromkeys(run.replacements)
         for entry in run.candidates:
             names |= {entry.node: None, entry.claim: None}
@@ -71,9 +91,7 @@ class Lookout:
             if claim is not None and claim.status.node_name:
                 names[claim.status.node_name] = None
         self._names[run.id] = tuple(names)
-        due = run.next_at()
-        if due is not None:
-            self._due[run.id] = due
+        self._set_alarm(run.id, run.next_at())
         # A Node that has outlived its NodeClaim counts for a while; its end alone moves nothing on.
         lingers = [at + LINGER for at in run.claim_gone_at.values() if at + LINGER > run.looked_at]
         if lingers:
@@ -83,9 +101,24 @@ class Lookout:
         for name in names:
             self._by_name.setdefault(name, {})[run.id] = None
 
+    def _set_alarm(self, ident: str, due: int | None) -> None:
+        if due == self._due.get(ident):
+            return
+        self._overdue.pop(ident, None)
+        if due is None:
+            del self._due[ident]
+        else:
+            self._due[ident] = due
+            heappush(self._alarms, (due, ident))
+
     def forget(self, ident: str) -> None:
         """Forget a command that is over."""
-        for kept in (self._due, self._lingers, self._always):
+        self._forget_objects(ident)
+        self._set_alarm(ident, None)
+        self._numbers.pop(ident, None)
+
+    def _forget_objects(self, ident: str) -> None:
+        for kept in (self._lingers, self._always):
             kept.pop(ident, None)
         for name in self._names.pop(ident, ()):
             runs = self._by_name[name]

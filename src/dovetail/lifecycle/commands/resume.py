@@ -6,6 +6,7 @@ this process took over. Spec section 9. Sits in lifecycle, below `engine`.
 """
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -26,24 +27,23 @@ class Leftovers:
     sweeps: tuple[UntaintNode | ClearRecord, ...]
 
 
-def find(store: Store, is_known: Callable[[Record], bool], manages: Callable[[str], bool]) -> Leftovers:
-    """Look through all marked objects. `is_known`: commands in progress, just ended, or of another controller."""
+def find(store: Store, controller: str, known: AbstractSet[str], manages: Callable[[str], bool]) -> Leftovers:
+    """Look through the marked objects of a controller. `known`: its commands in progress, or just ended."""
     records: dict[str, Record] = {}
     sweeps: list[UntaintNode | ClearRecord] = []
-    for name in sorted(store.marked_claims):
+    nodes, claims = store.marks.others(controller, known)
+    for name in claims:
         claim = store.get(NodeClaim, name)
         record = None if claim is None else record_of(claim)
         if record is None:
             sweeps.append(ClearRecord(id=f"sweep/clear/{name}", command_id="", node_claim=name))
-        elif not is_known(record):
+        else:
             _keep_latest(records, record)
-    for name in sorted(store.marked_nodes):
+    for name in nodes:
         node = store.get(Node, name)
         if node is None or node.metadata.deletion_timestamp is not None:
             continue
         record = record_of(node)
-        if record is not None and is_known(record):
-            continue
         if record is not None and any(entry.node == name for entry in record.nodes):
             _keep_latest(records, record)
         else:
@@ -72,7 +72,7 @@ def _sweep(
     claim = store.claim_of(name)
     if claim is None or is_tainted(node):
         return UntaintNode(id=f"sweep/untaint/{name}", command_id=record.id, node=name)
-    if claim.metadata.name in store.marked_claims:
+    if claim.metadata.name in store.marks.claims:
         return None  # its command is found through the NodeClaim
     ident = f"sweep/clear/{claim.metadata.name}"
     return ClearRecord(id=ident, command_id=record.id, node_claim=claim.metadata.name)

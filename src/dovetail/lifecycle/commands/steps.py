@@ -39,7 +39,6 @@ from dovetail.lifecycle.messages import (
 from dovetail.model import names
 from dovetail.model.command import REASON_OF, Action, Method, Replacement
 from dovetail.model.objects import Node, NodeClaim, NodePool, is_true
-from dovetail.scheduling.pods.surge import surging_sets
 
 _ABOUT_NODES: Final = (Step.TAINT, Step.DELETE, Step.ATTRIBUTE, Step.UNTAINT)
 _ABOUT_POOLS: Final = (Step.NOTE, Step.FORGET)
@@ -323,7 +322,7 @@ def _deletion(run: Run, entry: Candidate, view: View) -> DeleteNodeClaim:
         node=entry.node,
         only_empty=run.action is Action.DELETE_EMPTY and (run.command is None or run.command.pods == 0),
         spares_protected=bound is None and not (run.method in waiting and claim is not None and is_bounded(claim)),
-        roll_first=surging_sets(view.store.cluster()) if view.surges else (),
+        roll_first=view.surging_sets() if view.surges else (),
         drain_for=bound,
     )
 

@@ -16,7 +16,7 @@ from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.messages import HaltPool, InstructionFailed, InstructionSucceeded
 from dovetail.lifecycle.owners import Before, missing, ready_on
 from dovetail.lifecycle.store import Store
-from dovetail.model.objects import NodePool, ReplicaSet, StatefulSet
+from dovetail.model.objects import NodePool
 
 _LOOK_EVERY: Final = 2 * SECOND
 _NAMED_MAX: Final = 5
@@ -139,11 +139,6 @@ def _halt(pool: str, ident: str, gaps: dict[str, int], before: Before, store: St
 
 def _names(gaps: dict[str, int], store: Store) -> list[str]:
     """Return the owners by namespace, kind and name, the first few."""
-    cluster = store.cluster()
-    items: list[ReplicaSet | StatefulSet] = [*cluster.replica_sets, *cluster.stateful_sets]
-    found = [
-        f"{item.metadata.namespace}/{type(item).__name__}/{item.metadata.name}"
-        for item in items
-        if item.metadata.uid in gaps
-    ]
+    items = [item for item in map(store.workload, gaps) if item is not None]
+    found = [f"{item.metadata.namespace}/{type(item).__name__}/{item.metadata.name}" for item in items]
     return sorted(found)[:_NAMED_MAX]

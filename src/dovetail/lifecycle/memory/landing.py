@@ -5,6 +5,7 @@ has as many again, or as many as it wants by now, and none of its pods waits for
 minute and at most the stabilization window. Sits in lifecycle, below `engine`.
 """
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,10 +20,9 @@ _LOOK_EVERY: Final = 5 * SECOND
 
 @dataclass(slots=True)
 class _Moved:
-    """The state before a command; `due` is set at the command's end."""
+    """The state before a command; `until` is set at the command's end."""
 
     before: Before
-    due: int | None = None
     until: int = 0
 
 
@@ -31,6 +31,8 @@ class Landing:
 
     def __init__(self) -> None:
         self._moved: dict[str, _Moved] = {}
+        self._ended: dict[str, int] = {}
+        """When the pods of ended commands are due."""
         self._look_at = 0
 
     def begin(self, run: Run, store: Store) -> None:
@@ -41,20 +43,20 @@ class Landing:
         """Record a command's end: from now on its pods are monitored, for as long as the window."""
         moved = self._moved.get(ident)
         if moved is not None:
-            moved.due, moved.until = elapsed + LEAST, elapsed + window
+            self._ended[ident], moved.until = elapsed + LEAST, elapsed + window
 
     def drop(self, ident: str) -> None:
         """Forget a command that moved nothing."""
         self._moved.pop(ident, None)
+        self._ended.pop(ident, None)
 
     def forget(self) -> None:
         """Forget all: another process leads."""
-        self._moved = {}
+        self._moved, self._ended = {}, {}
 
     def next_at(self) -> int | None:
         """Return when to look again."""
-        times = [max(moved.due, self._look_at) for moved in self._moved.values() if moved.due is not None]
-        return min(times, default=None)
+        return max(min(self._ended.values()), self._look_at) if self._ended else None
 
     def look(self, store: Store, elapsed: int) -> bool:
         """Return whether the last command has just landed: all pods have landed."""
@@ -62,12 +64,13 @@ class Landing:
         if at is None or elapsed < at:
             return False
         self._look_at = elapsed + _LOOK_EVERY
-        for ident in [key for key, moved in self._moved.items() if moved.due is not None and moved.due <= elapsed]:
-            if elapsed >= self._moved[ident].until or _has_landed(self._moved[ident].before, store):
-                del self._moved[ident]
-        return all(moved.due is None for moved in self._moved.values())
+        waiting = {owner for pod in store.pending_pods() for owner in owners_of(pod)}
+        for ident in [ident for ident, due in self._ended.items() if due <= elapsed]:
+            moved = self._moved[ident]
+            if elapsed >= moved.until or _has_landed(moved.before, waiting, store):
+                self.drop(ident)
+        return not self._ended
 
 
-def _has_landed(before: Before, store: Store) -> bool:
-    waiting = {owner for pod in store.pending_pods() for owner in owners_of(pod)}
-    return not any(owner in waiting for owner in before.ready) and not missing(before, store)
+def _has_landed(before: Before, waiting: AbstractSet[str], store: Store) -> bool:
+    return waiting.isdisjoint(before.ready) and not missing(before, store)

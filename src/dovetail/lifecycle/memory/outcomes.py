@@ -9,6 +9,7 @@ it. No decision uses it. Sits in lifecycle, below `engine`; the live view keeps 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from heapq import heappop, heappush
 from typing import Final
 
 from dovetail.lifecycle.commands.attempts import SECOND
@@ -50,11 +51,13 @@ class Outcomes:
 
     def __init__(self) -> None:
         self._watched: dict[str, _Watched] = {}
+        self._over: list[int] = []
+        """When the hours of commands are over, as a heap."""
         self._coming: dict[str, None] = {}
 
     def forget(self) -> None:
         """Forget all: another process leads."""
-        self._watched, self._coming = {}, {}
+        self._watched, self._over, self._coming = {}, [], {}
 
     def begin(
         self,
@@ -97,6 +100,7 @@ class Outcomes:
             del self._watched[ident]
             return
         watched.ended = elapsed
+        heappush(self._over, elapsed + HOUR)
         if promised is not None:
             watched.left += promised - watched.promised
             watched.promised = promised
@@ -126,6 +130,10 @@ class Outcomes:
 
     def due(self, elapsed: int) -> list[CommandOutcome]:
         """Return the outcomes of the commands whose hour is over, and forget them."""
+        if not self._over or elapsed < self._over[0]:
+            return []
+        while self._over and elapsed >= self._over[0]:
+            heappop(self._over)
         over = [
             ident for ident, watched in self._watched.items()
             if watched.ended is not None and elapsed >= watched.ended + HOUR

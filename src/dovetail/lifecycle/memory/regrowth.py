@@ -7,8 +7,9 @@ they try another cost action, twice as long each time. Other methods and other p
 `karpenter-1.15`. Sits in lifecycle, below `engine`.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Final
 
 from dovetail.lifecycle.commands.attempts import SECOND
@@ -28,11 +29,14 @@ LONGEST_WAIT: Final = 4 * 3600 * SECOND
 
 @dataclass(slots=True)
 class _Watched:
-    """A cost action whose outcome is not known yet. `due` is set at its end."""
+    """A cost action whose outcome is not known yet. `known`: how many NodeClaims had come before it.
+
+    `due` is set at its end.
+    """
 
     pools: tuple[str, ...]
     owners: dict[str, None]
-    known: dict[str, None]
+    known: int
     promised: Money
     due: int | None = None
 
@@ -42,21 +46,19 @@ class Regrowth:
 
     def __init__(self) -> None:
         self._watched: dict[str, _Watched] = {}
-        self._old: dict[str, None] = {}
-        """NodeClaims that all of the watched know; most are."""
+        self._due: list[int] = []
+        """When actions are to be checked, as a heap."""
         self.waits = BackOff(first=FIRST_WAIT, longest=LONGEST_WAIT)
 
     def begin(self, run: Run, store: Store) -> None:
-        """Record the owners of the pods about to move, and the existing NodeClaims."""
+        """Record the owners of the pods about to move, and which NodeClaims exist."""
         owners: dict[str, None] = {}
         for node in run.nodes:
             for pod in store.pods_on(node):
                 owners |= dict.fromkeys(owners_of(pod))
-        known = dict.fromkeys(claim.metadata.name for claim in store.node_claims())
-        self._old = {name: None for name in known if name in self._old} if self._watched else known
         pools = tuple(dict.fromkeys(entry.pool for entry in run.candidates))
         promised = 0 if run.command is None else run.command.savings
-        self._watched[run.id] = _Watched(pools=pools, owners=owners, known=known, promised=promised)
+        self._watched[run.id] = _Watched(pools=pools, owners=owners, known=store.claims_seen, promised=promised)
 
     def end(self, run: Run, elapsed: int, *, well: bool) -> None:
         """Record the end of a cost action; one that was rolled back moved nothing."""
@@ -65,22 +67,23 @@ class Regrowth:
             return
         if well:
             watched.due = elapsed + LOOK_AFTER
+            heappush(self._due, watched.due)
         else:
             del self._watched[run.id]
 
     def forget(self) -> None:
         """Forget the actions to check: another process leads."""
-        self._watched = {}
+        self._watched, self._due = {}, []
 
     def next_at(self) -> int | None:
         """Return when the next outcome is known."""
-        return min((entry.due for entry in self._watched.values() if entry.due is not None), default=None)
+        return self._due[0] if self._due else None
 
     def held(self, store: Store, elapsed: int) -> dict[str, int]:
         """Return the pools that try no cost action now, and until when: waiting ones, and those being checked."""
         held: dict[str, int] = {}
-        news = _News.of(self._old, store) if self._watched else _NO_NEWS
-        for watched in self._watched.values():
+        news = _News.of(self._watched.values(), store)
+        for watched in self._watched.values() if news.claims else ():
             if _back_for(watched, store, news):
                 until = elapsed + LOOK_AFTER if watched.due is None else watched.due
                 held |= dict.fromkeys(watched.pools, until)
@@ -93,10 +96,14 @@ class Regrowth:
 
         `price_of`: the first wait is as long as the share of the savings that the new nodes cost.
         """
-        waits = []
+        waits: list[tuple[str, int]] = []
+        if not self._due or elapsed < self._due[0]:
+            return waits
+        while self._due and elapsed >= self._due[0]:
+            heappop(self._due)
         for ident in [key for key, entry in self._watched.items() if entry.due is not None and entry.due <= elapsed]:
             watched = self._watched.pop(ident)
-            back = _back_for(watched, store, _News.of(self._old, store))
+            back = _back_for(watched, store, _News.of([watched], store))
             first = FIRST_WAIT if price_of is None else _wait_for(back, watched.promised, price_of)
             for pool in watched.pools:
                 pause = self.waits.failed(pool, elapsed, first) if back else None
@@ -109,20 +116,18 @@ class Regrowth:
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """The NodeClaims of other controllers that some of the watched may not know, and the owners of pods that wait."""
+    """The NodeClaims of other controllers that some of the watched don't know, and the owners of pods that wait."""
 
-    claims: tuple[NodeClaim, ...]
+    claims: tuple[tuple[int, NodeClaim], ...]
     waiting: frozenset[str]
 
     @classmethod
-    def of(cls, old: Container[str], store: Store) -> "_News":
-        """Return what is new among all NodeClaims, but for old ones, which all of the watched know."""
-        new = [claim for claim in store.node_claims() if claim.metadata.name not in old and not is_ours(claim)]
-        waiting = frozenset(owner for pod in store.pending_pods() for owner in owners_of(pod))
-        return cls(tuple(new), waiting)
-
-
-_NO_NEWS: Final = _News((), frozenset())
+    def of(cls, watched: Iterable[_Watched], store: Store) -> "_News":
+        """Return what is new since the first of the watched began."""
+        came = store.claims_after(min((entry.known for entry in watched), default=store.claims_seen))
+        new = [(number, claim) for number, claim in came if not is_ours(claim)]
+        waiting = (owner for pod in store.pending_pods() for owner in owners_of(pod)) if new else ()
+        return cls(tuple(new), frozenset(waiting))
 
 
 def _back_for(watched: _Watched, store: Store, news: _News) -> list[NodeClaim]:
@@ -130,8 +135,8 @@ def _back_for(watched: _Watched, store: Store, news: _News) -> list[NodeClaim]:
     waiting = not news.waiting.isdisjoint(watched.owners)
     return [
         claim
-        for claim in news.claims
-        if claim.metadata.name not in watched.known
+        for number, claim in news.claims
+        if number > watched.known
         if (waiting and not claim.status.node_name)
         or any(owner in watched.owners for pod in store.pods_on(claim.status.node_name) for owner in owners_of(pod))
     ]

@@ -52,7 +52,7 @@ class Surges:
         wanted = {_place(item): item for item in cluster.deployments if can_surge(item)}
         if not wanted:
             return NO_SURGES
-        owners = _sets_of(wanted, cluster)
+        owners = _sets_of(wanted, cluster.replica_sets)
         pods: dict[Owner, list[Pod]] = {}
         for pod in cluster.pods:
             owner = replica_set_of(pod)
@@ -77,16 +77,16 @@ class Surges:
 NO_SURGES: Final = Surges()
 
 
-def surging_sets(cluster: Cluster) -> tuple[Owner, ...]:
+def surging_sets(deployments: Iterable[Deployment], replica_sets: Iterable[ReplicaSet]) -> tuple[Owner, ...]:
     """Return the ReplicaSets, by namespace and name, whose pods leave by a rolling update."""
-    wanted = {_place(item): item for item in cluster.deployments if can_surge(item)}
-    return tuple(sorted(_sets_of(wanted, cluster))) if wanted else ()
+    wanted = {_place(item): item for item in deployments if can_surge(item)}
+    return tuple(sorted(_sets_of(wanted, replica_sets))) if wanted else ()
 
 
-def _sets_of(wanted: Mapping[Owner, Deployment], cluster: Cluster) -> dict[Owner, Deployment]:
+def _sets_of(wanted: Mapping[Owner, Deployment], replica_sets: Iterable[ReplicaSet]) -> dict[Owner, Deployment]:
     return {
         (item.metadata.namespace, item.metadata.name): wanted[place]
-        for item in cluster.replica_sets
+        for item in replica_sets
         if (place := deployment_of(item)) in wanted
     }
 

@@ -163,7 +163,7 @@ class Host:
 
     def now(self) -> datetime:
         """Return the time on this engine's wall."""
-        return self.clock.instant() + self.skew
+        return self.clock.instant() + self._skew if self._skew else self.clock.instant()
 
     # ------------------------------------------------------------ what the engine hears
 
