@@ -6,8 +6,9 @@ pods.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+import msgspec
 
 from dovetail.model import names
 from dovetail.model.cluster import Cluster
@@ -28,8 +29,7 @@ _Kind = TypeVar("_Kind", Node, NodeClaim)
 _REBOOTING: Final = ("karpenter.sh/rebooting", "NoSchedule")
 
 
-@dataclass(frozen=True, slots=True)
-class StateNode:
+class StateNode(msgspec.Struct, frozen=True):
     """One node of the cluster's state: a Node, a NodeClaim that has been launched, or both."""
 
     node: Node | None

@@ -6,7 +6,8 @@ nor use the room planned for them. Sits in scheduling, above the packer and belo
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from dovetail.model.command import Placement, Replacement
 from dovetail.model.labels.requirements import Requirements
@@ -18,8 +19,7 @@ from dovetail.scheduling.launch.templates import Template
 from dovetail.scheduling.packer import Packer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnderWay:
+class UnderWay(msgspec.Struct, frozen=True, kw_only=True):
     """The plans of commands in progress for pods (`namespace/name`) of leaving nodes.
 
     `launches`: replacements whose machine is not known yet, each with its pods. `placements`: existing nodes, or
