@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace as change
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.balanced import PoolTotals
@@ -79,7 +80,7 @@ class _Context:
 
     def sources(self, nodes: Sequence[NodeFacts]) -> Any:
         made = [source(facts.name, facts.price // DOLLAR) for facts in nodes]
-        return [replace(entry, required=self.required / len(made)) for entry in made]
+        return [change(entry, required=self.required / len(made)) for entry in made]
 
     def required_savings(self, _: NodeFacts) -> tuple[int, int]:
         return self.required.numerator, self.required.denominator

@@ -4,10 +4,10 @@ Plain slotted values of `scheduling.simulate` and of `scheduling.packer`'s inner
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from dovetail.model.objects import Pod
@@ -23,8 +23,7 @@ _DAWN: Final = datetime.min.replace(tzinfo=UTC)
 ALL_TYPES: Final[TypeBits] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulationOptions:
+class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How `simulate` places pods.
 
     `moved`: exactly these pods of the candidates move; by default those that would be evicted now (not those that a PDB

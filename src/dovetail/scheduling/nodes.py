@@ -6,8 +6,9 @@ pods.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from dovetail.model import names
 from dovetail.model.cluster import Cluster
@@ -29,8 +30,7 @@ Pair = tuple[Node | None, NodeClaim | None]
 _REBOOTING: Final = ("karpenter.sh/rebooting", "NoSchedule")
 
 
-@dataclass(frozen=True, slots=True)
-class StateNode:
+class StateNode(msgspec.Struct, frozen=True):
     """One node of the cluster's state: a Node, a NodeClaim that has been launched, or both."""
 
     node: Node | None

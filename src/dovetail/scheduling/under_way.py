@@ -6,9 +6,9 @@ nor use the room planned for them. Sits in scheduling, above the packer and belo
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from dovetail.model.command import Placement, Replacement
@@ -24,8 +24,7 @@ from dovetail.scheduling.pods.variants import NodeList
 _NONE: Final[frozenset[int]] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnderWay:
+class UnderWay(msgspec.Struct, frozen=True, kw_only=True):
     """The plans of commands in progress for pods (`namespace/name`) of leaving nodes.
 
     `launches`: replacements whose machine is not known yet, each with its pods. `placements`: existing nodes, or

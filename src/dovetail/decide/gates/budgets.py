@@ -8,9 +8,11 @@ methods.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
+
+import msgspec
+from msgspec.structs import replace
 
 from dovetail.api.pool_marks import Departure, History
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -29,8 +31,7 @@ NO_DOMAIN = ""
 """The domain of nodes that lack the label: one of their own (spec section 7)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allowance:
+class Allowance(msgspec.Struct, frozen=True, kw_only=True):
     """What is left of a pool's flat budgets for a reason; `budget` is the tightest, None if none is active."""
 
     allowed: int
@@ -47,8 +48,7 @@ class Allowance:
         return max(0, self.allowed - self.used)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DomainAllowance:
+class DomainAllowance(msgspec.Struct, frozen=True, kw_only=True):
     """What is left of a topology budget in one domain of a pool. `active`: whether drift may take from it at all."""
 
     budget: Budget

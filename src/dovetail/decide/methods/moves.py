@@ -6,7 +6,9 @@ which order. Sits in decide, above price and balanced, below the methods.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -192,7 +194,7 @@ def _too_many(count: int, most: int, *, certain: bool) -> Refusal:
 
 
 def _too_many_for_certain(least: int, most: int) -> Refusal:
-    return replace(_too_many(least, most, certain=False), simulated=False)
+    return msgspec.structs.replace(_too_many(least, most, certain=False), simulated=False)
 
 
 def _nothing(new_node: NewNode) -> Refusal:

@@ -5,7 +5,7 @@ every candidate gets its turn. The profile `karpenter-1.15` takes the pools in t
 beside the other methods, which it does not know.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts

@@ -4,10 +4,9 @@ Knows only the pools' templates and the instance types; while these stay the sam
 below bounds and memory.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from dovetail.model.cached import cached
 from dovetail.model.listing import are_the_same
