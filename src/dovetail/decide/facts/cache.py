@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from dovetail.decide.facts.drainability import Guards
+from dovetail.decide.facts.drainability import Guards, pdb_key, turns
 from dovetail.decide.facts.lineup import Lineup
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.pod_sums import PodSums
@@ -22,6 +22,7 @@ from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.evictions import ProtectionSpan, span_of
+from dovetail.scheduling.reading.changes import changes
 from dovetail.scheduling.reading.rows import Edits
 from dovetail.scheduling.snapshot import Snapshot
 
@@ -134,8 +135,8 @@ class FactsCache:
         self._timed: dict[str, ProtectionSpan] = {}
         self._nodes: dict[str, _Node] = {}
         self._here: Mapping[str, int] = {}
-        self._pdbs: dict[str, list[PodDisruptionBudget]] = {}
-        self._looked_at: Sequence[PodDisruptionBudget] | None = None
+        self._under: dict[str, dict[str, None]] = {}
+        self._pdbs: Sequence[PodDisruptionBudget] = ()
         self._settings: Settings | None = None
         self._catalogue: Catalogue | None = None
         self._last: LastReading | None = None
@@ -152,42 +153,47 @@ class FactsCache:
         if settings != self._settings or catalogue is not self._catalogue:
             self._nodes, self._last, self.roster = {}, None, Roster()
             if self._settings is None or settings.karpenter != self._settings.karpenter:
-                self._sums = {}
+                self._sums, self._under = {}, {}
         self._settings, self._catalogue = settings, catalogue
         others, turned = self._look_at_pdbs(pdbs)
         if snapshot.index is not self._here:
             self._here = snapshot.index
             for name in self._sums.keys() - self._here.keys():
-                del self._sums[name]
+                self._drop_sums(name)
             for name in self._nodes.keys() - self._here.keys():
                 del self._nodes[name]
-        if others or turned:
-            self._sums = {
-                name: entry
-                for name, entry in self._sums.items()
-                if entry.namespaces.isdisjoint(others) and entry.pdbs.isdisjoint(turned)
-            }
+        outdated = {name: None for key in turned for name in self._under.get(key, ())}
+        if others:
+            outdated.update((name, None) for name, kept in self._sums.items() if not kept.namespaces.isdisjoint(others))
+        for name in outdated:
+            self._drop_sums(name)
         for name in [name for name, span in self._timed.items() if not span.covers(snapshot.now)]:
             del self._timed[name]
-            self._sums.pop(name, None)
+            self._drop_sums(name)
 
-    def _look_at_pdbs(self, pdbs: Sequence[PodDisruptionBudget]) -> tuple[set[str], set[str]]:
+    def _drop_sums(self, node: str) -> None:
+        kept = self._sums.pop(node, None)
+        for key in () if kept is None else kept.pdbs:
+            nodes = self._under[key]
+            del nodes[node]
+            if not nodes:
+                del self._under[key]
+
+    def _look_at_pdbs(self, pdbs: Sequence[PodDisruptionBudget]) -> tuple[set[str], list[str]]:
         """Return the namespaces whose set of PDBs changed, and the PDBs that now refuse other evictions."""
+        gone, new = changes(self._pdbs, pdbs)
+        before = {pdb_key(pdb): pdb for pdb in gone}
         others: set[str] = set()
-        turned: set[str] = set()
-        if pdbs is self._looked_at:
-            return others, turned
-        by_namespace: dict[str, list[PodDisruptionBudget]] = {}
-        for pdb in pdbs:
-            by_namespace.setdefault(pdb.metadata.namespace, []).append(pdb)
-        old = self._pdbs
-        for namespace in {**old, **by_namespace}:
-            found = _turned(old.get(namespace, ()), by_namespace.get(namespace, ()))
-            if found is None:
-                others.add(namespace)
-            else:
-                turned.update(found)
-        self._pdbs, self._looked_at, self.guards = by_namespace, pdbs, self.guards.renewed(pdbs)
+        turned = []
+        for pdb in new:
+            old = before.pop(pdb_key(pdb), None)
+            if old is None or old.spec != pdb.spec:
+                others.add(pdb.metadata.namespace)
+            elif turns(old, pdb):
+                turned.append(pdb_key(pdb))
+        others.update(pdb.metadata.namespace for pdb in before.values())
+        if pdbs is not self._pdbs:
+            self._pdbs, self.guards = pdbs, self.guards.renewed(pdbs)
         return others, turned
 
     def sums_of(self, node: str, pods: tuple[Pod, ...]) -> PodSums | None:
@@ -198,14 +204,16 @@ class FactsCache:
     def keep_sums(self, node: str, pods: tuple[Pod, ...], sums: PodSums, pdbs: frozenset[str], now: datetime) -> None:
         """Cache the sums until a do-not-disrupt expires."""
         self._timed.pop(node, None)
+        self._drop_sums(node)
         if sums.surges:  # the cache key does not cover Deployments that roll
-            self._sums.pop(node, None)
             return
         asked = frozenset(pod.metadata.namespace for pod in pods)
         span = span_of(pods, now)
         if span != ProtectionSpan():
             self._timed[node] = span
         self._sums[node] = _Sums(pods, sums, asked, pdbs)
+        for key in pdbs:
+            self._under.setdefault(key, {})[node] = None
 
     def last_facts(self, reading: Reading) -> tuple[LastReading, Edits, set[int]] | None:
         """Return what was read last, how nodes came and went since, and the places at which facts may be outdated.
@@ -240,21 +248,3 @@ class FactsCache:
             self._nodes.pop(facts.name, None)
         else:
             self._nodes[facts.name] = _Node(inputs, facts)
-
-
-def _turned(old: Sequence[PodDisruptionBudget], new: Sequence[PodDisruptionBudget]) -> list[str] | None:
-    """Return the PDBs of a namespace that started or stopped refusing evictions; None if the set of PDBs changed.
-
-    The number they allow matters only when it is 0.
-    """
-    if len(old) != len(new):
-        return None
-    found = []
-    for one, other in zip(old, new, strict=True):
-        if one is other:
-            continue
-        if one.metadata.name != other.metadata.name or one.spec != other.spec:
-            return None
-        if (one.status.disruptions_allowed == 0) != (other.status.disruptions_allowed == 0):
-            found.append(f"{one.metadata.namespace}/{one.metadata.name}")
-    return found

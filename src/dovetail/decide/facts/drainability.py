@@ -17,6 +17,7 @@ from dovetail.model.labels.selectors import LabelSelector
 from dovetail.model.objects import Pod, PodDisruptionBudget
 from dovetail.model.timing.duration import DurationError, later, parse_go_duration
 from dovetail.scheduling.pods.pod import is_active, is_mirror, tolerates_disruption
+from dovetail.scheduling.reading.changes import changes
 
 
 class Protection(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +87,7 @@ class Guards:
     not. A PDB that requires no label is found by the empty label, which no pod has: the value of that is None.
     """
 
-    refusing: Mapping[str, Mapping[str, Mapping[str | None, Sequence[object]]]]
+    refusing: dict[str, Mapping[str, Mapping[str | None, Sequence[object]]]]
 
     def __init__(self, pdbs: Sequence[PodDisruptionBudget]) -> None:
         self._by_label: dict[str, dict[str, dict[str | None, list[_Guard]]]] = {}
@@ -96,7 +97,7 @@ class Guards:
 
     def _count(self, pdbs: Sequence[PodDisruptionBudget]) -> None:
         self._pdbs = pdbs
-        self._allowed = {_key(pdb): pdb.status.disruptions_allowed for pdb in pdbs}
+        self._allowed = {pdb_key(pdb): pdb.status.disruptions_allowed for pdb in pdbs}
         self.refusing = {
             namespace: found for namespace, by_key in self._by_label.items() if (found := self._may_refuse(by_key))
         }
@@ -115,11 +116,22 @@ class Guards:
 
     def renewed(self, pdbs: Sequence[PodDisruptionBudget]) -> "Guards":
         """Return the guards of newer PDBs; if only their status changed, the compiled selectors are kept."""
-        pairs = zip(self._pdbs, pdbs, strict=False)
-        if len(pdbs) != len(self._pdbs) or not all(one is other or _asks_the_same(one, other) for one, other in pairs):
+        gone, new = changes(self._pdbs, pdbs)
+        before = {pdb_key(pdb): pdb for pdb in gone}
+        pairs = [(before.pop(pdb_key(pdb), None), pdb) for pdb in new]
+        if before or not all(old is not None and old.spec == pdb.spec for old, pdb in pairs):
             return Guards(pdbs)
         other = copy(self)
-        other._count(pdbs)
+        other._pdbs = pdbs
+        other._allowed = {**self._allowed, **{pdb_key(pdb): pdb.status.disruptions_allowed for pdb in new}}
+        turned = [pdb for old, pdb in pairs if old is not None and turns(old, pdb)]
+        other.refusing = {**self.refusing}
+        for namespace in dict.fromkeys(pdb.metadata.namespace for pdb in turned if pdb.spec.selector is not None):
+            found = other._may_refuse(self._by_label[namespace])
+            if found:
+                other.refusing[namespace] = found
+            else:
+                other.refusing.pop(namespace, None)
         return other
 
     def _add(self, pdb: PodDisruptionBudget) -> None:
@@ -127,7 +139,7 @@ class Guards:
         if spec.selector is None:
             return  # a null selector matches nothing
         guard = _Guard(
-            key=_key(pdb),
+            key=pdb_key(pdb),
             selector=LabelSelector.compile(spec.selector),
             spares_unready=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
         )
@@ -170,12 +182,14 @@ class Guards:
         return PdbVeto(pod=pod, pdbs=(guard.key,), allowed=0)
 
 
-def _key(pdb: PodDisruptionBudget) -> str:
+def pdb_key(pdb: PodDisruptionBudget) -> str:
+    """Return the name of a PDB with its namespace."""
     return f"{pdb.metadata.namespace}/{pdb.metadata.name}"
 
 
-def _asks_the_same(one: PodDisruptionBudget, other: PodDisruptionBudget) -> bool:
-    return _key(one) == _key(other) and one.spec == other.spec
+def turns(one: PodDisruptionBudget, other: PodDisruptionBudget) -> bool:
+    """Return whether a newer state of a PDB starts or stops refusing evictions: what it allows matters only at 0."""
+    return (one.status.disruptions_allowed == 0) != (other.status.disruptions_allowed == 0)
 
 
 def _would_be_evicted(pod: Pod, now: datetime) -> bool:

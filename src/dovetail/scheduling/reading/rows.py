@@ -14,13 +14,13 @@ from typing import Final, TypeVar
 import numpy as np
 
 from dovetail.model.cluster import Cluster
-from dovetail.model.listing import Listing
 from dovetail.model.objects import Node, NodeClaim
 from dovetail.model.rules import Rules
 from dovetail.model.settings import Settings
 from dovetail.scheduling.launch.machines import Mask, Resources
 from dovetail.scheduling.nodes import MARKED, Pair, StateNode, join, leaving_reason, pair_up, state_node
 from dovetail.scheduling.pods.bindings import NodeNames
+from dovetail.scheduling.reading.changes import changes
 from dovetail.scheduling.room import Sizes
 
 Item = TypeVar("Item")
@@ -183,8 +183,8 @@ def _all_rows(cluster: Cluster, settings: Settings, registries: RowRegistries, e
 
 def _renewed(before: NodeRows, cluster: Cluster, settings: Settings, registries: RowRegistries) -> NodeRows | None:
     """Return the rows with changed objects joined and read again; None if that has to be done for all."""
-    gone, new = _changes(before.nodes, cluster.nodes)
-    gone_claims, new_claims = _changes(before.claims, cluster.node_claims)
+    gone, new = changes(before.nodes, cluster.nodes)
+    gone_claims, new_claims = changes(before.claims, cluster.node_claims)
     if not (gone or new or gone_claims or new_claims):
         return before
     many = len(gone) + len(new) + len(gone_claims) + len(new_claims)
@@ -194,7 +194,7 @@ def _renewed(before: NodeRows, cluster: Cluster, settings: Settings, registries:
     claims = _replaced(before.joined.claims, gone_claims, new_claims)
     if nodes is None or claims is None:
         return None
-    named = {node.metadata.name: node for node in new}
+    named = {node.metadata.name: node for node in new if not node.spec.provider_id}
     rows, out, coming = dict(before.joined.rows), [], []
     changed: list[Node | NodeClaim] = [*gone, *new, *filter(_id_of, [*gone_claims, *new_claims])]
     for key in dict.fromkeys(map(_key_of_object, changed)):
@@ -310,17 +310,3 @@ def _replaced(known: dict[str, _Kind], gone: Sequence[_Kind], new: Sequence[_Kin
         if provider_id and found.setdefault(provider_id, item) is not item:
             return None
     return found
-
-
-def _changes(before: Sequence[_Kind], after: Sequence[_Kind]) -> tuple[list[_Kind], list[_Kind]]:
-    """Return the objects that are not there any more, and those that are new, by identity."""
-    if before is after:
-        return [], []
-    if isinstance(before, Listing) and isinstance(after, Listing) and after.since is before.mark:
-        was = np.frombuffer(after.origin, dtype=np.int64)
-        stays = np.zeros(len(before), dtype=np.bool_)
-        stays[was[was >= 0]] = True
-        gone, new = np.flatnonzero(~stays).tolist(), np.flatnonzero(was < 0).tolist()
-        return [before[place] for place in gone], [after[place] for place in new]
-    old_ids, new_ids = set(map(id, before)), set(map(id, after))
-    return [item for item in before if id(item) not in new_ids], [item for item in after if id(item) not in old_ids]
