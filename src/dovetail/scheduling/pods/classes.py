@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from dovetail.model.objects import Affinity, LabelSelectorSpec, Pod, PodSpec
+from dovetail.model.objects import Affinity, LabelSelectorSpec, ObjectMeta, Pod, PodSpec
 from dovetail.scheduling.launch.machines import Resources
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.requests import spec_requests, uses_resource_claims
@@ -129,6 +129,14 @@ def spec_mark(spec: PodSpec, *, daemon: bool = False) -> bytes:
         spec = _counted(spec, daemon=daemon)
     raw = _encode(spec)
     return raw[_PREFIX + len(spec.node_name) + 2 :] if spec.node_name else raw[1:]
+
+
+def pod_mark(spec: PodSpec, meta: ObjectMeta, *, daemon: bool) -> bytes:
+    """Return what pods with equal specs, labels and namespaces have in common, whatever their node."""
+    if daemon or spec.volumes:
+        spec = _counted(spec, daemon=daemon)
+    raw = _encode((spec, meta.labels, meta.namespace))
+    return raw[_PREFIX + len(spec.node_name) + 3 :] if spec.node_name else raw[2:]
 
 
 def _counted(spec: PodSpec, *, daemon: bool) -> PodSpec:
