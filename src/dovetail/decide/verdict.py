@@ -28,7 +28,8 @@ PODS_MAX = 30_000
 FIRST_GATE_PODS_MAX = 5_000
 """Up to how many pods on candidates nodes that could not pay anyhow are simulated too: their first closed gate."""
 _WRONG_METHOD = (Gate.NOT_UNHEALTHY, Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
-_PLACE = {gate: place for place, gate in enumerate(Gate)}
+_REACHED = {gate: (gate not in _WRONG_METHOD, place) for place, gate in enumerate(Gate)}
+"""How far a node got that stopped at a gate; conditions of other methods come before all else."""
 _COST = (Method.MULTI_NODE, Method.SINGLE_NODE)
 _TAKEN = {
     Method.UNHEALTHY: "It is broken and would be repaired",
@@ -76,7 +77,7 @@ class Verdicts:
                 if last.passed:
                     return ELIGIBLE
                 gate = last.gate
-            reached = _reached(gate)
+            reached = _REACHED[gate]
             if furthest is None or reached > furthest:
                 furthest, verdict = reached, gate.value
         return verdict
@@ -206,11 +207,7 @@ def deciding(chains: Mapping[Method, Chain]) -> Chain:
     for chain in chains.values():
         if chain.open:
             return chain
-    return max(chains.values(), key=lambda chain: _reached(chain.results[-1].gate))
-
-
-def _reached(gate: Gate) -> tuple[bool, int]:
-    return gate not in _WRONG_METHOD, _PLACE[gate]
+    return max(chains.values(), key=lambda chain: _REACHED[chain.results[-1].gate])
 
 
 def _verdict(facts: NodeFacts, chains: Mapping[Method, Chain]) -> NodeVerdict:
