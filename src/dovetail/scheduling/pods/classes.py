@@ -168,13 +168,15 @@ def _without_own_node(spec: PodSpec) -> PodSpec:
 
 def flags_of(pod: Pod) -> int:
     """Return a pod's filters as bits: those of `scheduling.pods`, in one go because every pod passes here."""
-    phase = pod.status.phase
-    flags = TERMINAL if phase in _ENDED else 0
-    if pod.metadata.deletion_timestamp is not None:
+    meta = pod.metadata
+    flags = TERMINAL if pod.status.phase in _ENDED else 0
+    if meta.deletion_timestamp is not None:
         flags |= TERMINATING
     stays = stateful = False
-    for owner in pod.metadata.owner_references:
+    for owner in meta.owner_references:
         kind = owner.kind
+        if kind == "ReplicaSet":
+            continue  # most are
         if kind == "DaemonSet" and owner.api_version == "apps/v1":
             return flags | DAEMON
         if kind == "Node" and owner.api_version == "v1":
