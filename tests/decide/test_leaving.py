@@ -1,13 +1,13 @@
 """Nodes that must leave: drift, expiry, repair and static pools, rule by rule (spec sections 5, 7, 19)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -336,10 +336,8 @@ def test_repair_takes_the_longest_first() -> None:
     for name, ago in (("b", 30), ("a", 30), ("c", 60)):
         town.node(name, "m", ready=False)
         node = town.nodes[name]
-        said = tuple(
-            msgspec.structs.replace(entry, last_transition_time=NOW - minutes(ago)) for entry in node.status.conditions
-        )
-        town.nodes[name] = msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, conditions=said))
+        said = tuple(replace(entry, last_transition_time=NOW - minutes(ago)) for entry in node.status.conditions)
+        town.nodes[name] = replace(node, status=replace(node.status, conditions=said))
         town.fill(name, 1)
     context = RoundContext(town.question())
     assert [facts.name for facts in unhealthy.candidates(context)] == ["c", "a", "b"]
