@@ -22,7 +22,17 @@ from dovetail.lifecycle.reports import CommandAdvanced
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Action, Command, Method
-from dovetail.model.objects import AnyObject, Deployment, Node, NodeClaim, NodePool, Pod, ReplicaSet, StatefulSet
+from dovetail.model.objects import (
+    AnyObject,
+    ApiStruct,
+    Deployment,
+    Node,
+    NodeClaim,
+    NodePool,
+    Pod,
+    ReplicaSet,
+    StatefulSet,
+)
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Gate
 from tests.support.lifecycle_world import CALM, EMPTY_CATALOGUE, T0, Driver, Found, ScriptedPlanner, World
@@ -40,15 +50,22 @@ def worded(value: object) -> str:
         return "{" + ", ".join(f"{worded(key)}: {worded(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, tuple | list):
         return "[" + ", ".join(map(worded, value)) + "]"
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if _has_fields(value):
         return f"{type(value).__name__}({' '.join(_fields(value))})"
     text = str(value)
     return f"record of {msgspec.json.decode(text)['phase']}" if text.startswith('{"v":1,"id"') else text
 
 
+def _has_fields(value: object) -> bool:
+    """Return whether a value is one of Dovetail's own, not an object of the API."""
+    if isinstance(value, msgspec.Struct):
+        return not isinstance(value, ApiStruct)
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
 def _fields(value: Any) -> list[str]:
     found = []
-    for field in dataclasses.fields(value):
+    for field in msgspec.structs.fields(value) if isinstance(value, msgspec.Struct) else dataclasses.fields(value):
         entry = getattr(value, field.name)
         default = field.default_factory() if callable(field.default_factory) else field.default
         if entry != default:

@@ -30,6 +30,7 @@ FIRST_GATE_PODS_MAX = 5_000
 """Up to how many pods on candidates nodes that could not pay anyhow are simulated too: their first closed gate."""
 _WRONG_METHOD = (Gate.NOT_UNHEALTHY, Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
 _REACHED = {gate: (gate not in _WRONG_METHOD, place) for place, gate in enumerate(Gate)}
+"""How far a node got that stopped at a gate; conditions of other methods come before all else."""
 _COST = (Method.MULTI_NODE, Method.SINGLE_NODE)
 _TAKEN = {
     Method.UNHEALTHY: "It is broken and would be repaired",

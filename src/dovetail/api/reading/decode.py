@@ -8,7 +8,7 @@ Karpenter's v1beta1 objects are converted to v1. What Kubernetes accepts is acce
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import cache, lru_cache
 from pathlib import Path
@@ -75,12 +75,11 @@ _UNREAD_MAX: Final = 32
 _EXPECTED: Final = re.compile(r"Expected `([^`]+)`")
 
 
-@dataclass(slots=True)
-class DecodedObjects:
+class DecodedObjects(msgspec.Struct):
     """The objects of an input, in its order, and the number of objects of other kinds."""
 
-    objects: list[AnyObject] = field(default_factory=list)
-    unknown_kinds: dict[str, int] = field(default_factory=dict)
+    objects: list[AnyObject] = []
+    unknown_kinds: dict[str, int] = {}
     captured_at: datetime | None = None
     latest_heartbeat: datetime | None = None
 

@@ -157,6 +157,18 @@ class Openings:
         return found
 
 
+def openings_once(
+    nodes: Sequence[NodeFacts], ask: Callable[[NodeFacts], FirstClosed]
+) -> tuple[dict[Method, list[NodeFacts]], dict[int, FirstClosed]]:
+    """Return what `Openings` returns, without following the nodes any further."""
+    closed = {id(facts): ask(facts) for facts in nodes}
+    passing: dict[Method, list[NodeFacts]] = {method: [] for method in Method}
+    for facts in nodes:
+        for method in _open_methods(closed[id(facts)]):
+            passing[method].append(facts)
+    return passing, closed
+
+
 def _open_methods(closed: FirstClosed) -> list[Method]:
     return [method for method, gate in closed if gate is None]
 

@@ -8,7 +8,6 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -24,7 +23,7 @@ from dovetail.scheduling.pods.classes import (
     PodRecord,
     SpecInfo,
     flags_of,
-    spec_mark,
+    pod_mark,
 )
 from dovetail.scheduling.pods.requests import resized_spec
 
@@ -32,7 +31,6 @@ CountedSpec = Callable[[Pod], PodSpec]
 """The spec that the scheduler counts with, of a pod."""
 
 Column = npt.NDArray[np.int64]
-_encode = msgspec.json.Encoder().encode
 _SHORT = 1 << 16
 _MANY = 1000
 
@@ -152,13 +150,13 @@ class Bindings:
         if not places:
             return
         pods = [self.pods[place] for place in places]
-        kinds, marks = self._sort_out(places, pods, names)
-        classes, spec_of, flags = self._classes, self._spec_of, self.flags[places].tolist()
+        where = np.array(places, dtype=np.int64)
+        kinds = self._sort_out(where, pods, names)
+        classes, spec_of, flags = self._classes, self._spec_of, self.flags[where].tolist()
         infos: dict[int, SpecInfo] = {}
         for here, kind in enumerate(kinds):
             if kind not in infos:
-                info = classes.specs.get(marks[kind])
-                infos[kind] = info or classes.spec_info(spec_of(pods[here]), daemon=flags[here] & DAEMON != 0)
+                infos[kind] = classes.spec_info(spec_of(pods[here]), daemon=flags[here] & DAEMON != 0)
         if classes.use_keys(key for info in infos.values() for key in info.keys):
             for place in np.flatnonzero(self.cls >= 0).tolist():
                 self.cls[place] = classes.class_of(self.pods[place], classes.all[self.cls[place]].info).id
@@ -167,30 +165,30 @@ class Bindings:
             if kind not in found or infos[kind].names_claims:
                 found[kind] = classes.class_of(pods[here], infos[kind]).id
             kinds[here] = found[kind]
-        self.cls[places] = kinds
+        self.cls[where] = kinds
 
-    def _sort_out(self, places: Sequence[int], pods: list[Pod], names: NodeNames) -> tuple[list[int], list[bytes]]:
-        """Read flags and nodes of these pods; return the number of each pod's kind, and each kind's mark of its spec.
+    def _sort_out(self, where: Column, pods: list[Pod], names: NodeNames) -> list[int]:
+        """Read flags and nodes of these pods; return the number of each pod's kind.
 
         Pods of one kind agree in namespace, labels and spec: most pods of a ReplicaSet do.
         """
         spec_of, codes = self._spec_of, names.codes
         flags, at, kinds = [0] * len(pods), [0] * len(pods), [0] * len(pods)
         odd = bytearray(len(pods))
-        known: dict[tuple[bytes, bytes, str], int] = {}
+        known: dict[bytes, int] = {}
         for here in _in_memory(pods):
             pod = pods[here]
             meta, spec = pod.metadata, spec_of(pod)
             bits = flags[here] = flags_of(pod)
-            mark = (spec_mark(spec, daemon=bits & DAEMON != 0), _encode(meta.labels), meta.namespace)
+            mark = pod_mark(spec, meta, daemon=bits & DAEMON != 0)
             kinds[here] = known.setdefault(mark, len(known))
             at[here] = codes.setdefault(spec.node_name, len(codes))
             if meta.annotations or spec.priority:
                 odd[here] = 1
-        self.flags[places] = flags
-        self.at[places] = at
-        self.odd[places] = np.frombuffer(odd, dtype=np.bool_)
-        return kinds, [mark for mark, _, _ in known]
+        self.flags[where] = flags
+        self.at[where] = at
+        self.odd[where] = np.frombuffer(odd, dtype=np.bool_)
+        return kinds
 
     def settle(self, codes: "array[int]", names: NodeNames) -> None:
         """Assign pods to node indexes: `codes` are the numbers of the nodes' names, in the nodes' order."""

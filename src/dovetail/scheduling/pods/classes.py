@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from dovetail.model.objects import Affinity, LabelSelectorSpec, Pod, PodSpec
+from dovetail.model.objects import Affinity, LabelSelectorSpec, ObjectMeta, Pod, PodSpec
 from dovetail.scheduling.launch.machines import Resources
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.requests import spec_requests, uses_resource_claims
@@ -131,6 +131,14 @@ def spec_mark(spec: PodSpec, *, daemon: bool = False) -> bytes:
     return raw[_PREFIX + len(spec.node_name) + 2 :] if spec.node_name else raw[1:]
 
 
+def pod_mark(spec: PodSpec, meta: ObjectMeta, *, daemon: bool) -> bytes:
+    """Return what pods with equal specs, labels and namespaces have in common, whatever their node."""
+    if daemon or spec.volumes:
+        spec = _counted(spec, daemon=daemon)
+    raw = _encode((spec, meta.labels, meta.namespace))
+    return raw[_PREFIX + len(spec.node_name) + 3 :] if spec.node_name else raw[2:]
+
+
 def _counted(spec: PodSpec, *, daemon: bool) -> PodSpec:
     """Return the spec without what differs from pod to pod and says nothing about the pod's place."""
     if spec.volumes:
@@ -160,13 +168,15 @@ def _without_own_node(spec: PodSpec) -> PodSpec:
 
 def flags_of(pod: Pod) -> int:
     """Return a pod's filters as bits: those of `scheduling.pods`, in one go because every pod passes here."""
-    phase = pod.status.phase
-    flags = TERMINAL if phase in _ENDED else 0
-    if pod.metadata.deletion_timestamp is not None:
+    meta = pod.metadata
+    flags = TERMINAL if pod.status.phase in _ENDED else 0
+    if meta.deletion_timestamp is not None:
         flags |= TERMINATING
     stays = stateful = False
-    for owner in pod.metadata.owner_references:
+    for owner in meta.owner_references:
         kind = owner.kind
+        if kind == "ReplicaSet":
+            continue  # most are
         if kind == "DaemonSet" and owner.api_version == "apps/v1":
             return flags | DAEMON
         if kind == "Node" and owner.api_version == "v1":
