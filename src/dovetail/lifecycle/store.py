@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 from dovetail.lifecycle.column import Column, Place
-from dovetail.lifecycle.marks import Marks
+from dovetail.lifecycle.commands.marks import Marks
 from dovetail.model import names
 from dovetail.model.cluster import FIELD_OF, Cluster
 from dovetail.model.objects import KINDS, AnyObject, Deployment, Node, NodeClaim, NodePool, Pod, ReplicaSet, StatefulSet
