@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace as change
 
 from dovetail.api.pod_windows import read_pod_window
 from dovetail.decide.facts.drainability import PdbVeto, Protection
@@ -472,7 +473,10 @@ def test_a_bounded_drain_lifts_the_pods_gates(period: str | None, lifted: bool) 
         (_sick(60), ("surge", True)),
         (_sick(60, pdb_veto=PdbVeto(pod=POD, pdbs=("d/a",))), ("pdb", False)),
         (_sick(60, pod_windows=((POD, read_pod_window(BROKEN)),)), ("surge", True)),
-        (_sick(60, replace(REPAIR, drain_for=1), pdb_veto=PdbVeto(pod=POD, pdbs=("d/a",))), ("pdb", True)),
+        (
+            _sick(60, change(REPAIR, drain_for=1), pdb_veto=PdbVeto(pod=POD, pdbs=("d/a",))),
+            ("pdb", True),
+        ),
         (
             _sick(60, pdb_veto=PdbVeto(pod=POD, pdbs=("d/a",)), claim=_claim(spec={"terminationGracePeriod": "5m"})),
             ("pdb", True),

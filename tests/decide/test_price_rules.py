@@ -5,6 +5,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as change
 
 from dovetail.decide.gates import price
 from dovetail.decide.gates.price import Approved, Judgement, Source
@@ -88,7 +89,7 @@ def test_waste_lowers_what_is_asked() -> None:
     assert price.required_of([dear], DOVETAIL) == DOLLAR
     assert price.required_of([low], DOVETAIL) == DOLLAR
     assert price.required_of([dear, cheap, low], DOVETAIL) == 2 * DOLLAR
-    assert price.required_of([replace(dear, wasted=0), cheap], DOVETAIL) == 10 * DOLLAR
+    assert price.required_of([change(dear, wasted=0), cheap], DOVETAIL) == 10 * DOLLAR
     assert price.required_of([dear], KARPENTER_1_15) == 0
     judged = judge_new_nodes([dear], [], DOVETAIL)
     assert _told(judged) == ([], 2, 2.0, 1, True)
@@ -234,7 +235,7 @@ def test_the_first_key_of_several_is_told() -> None:
     """If several keys have too few values, the refusal names the first."""
     node = new_node(CHEAP, FAIR, least=3)
     more = SelectorRequirement(key="zz", operator="Exists", min_values=1)
-    judged = judge_new_nodes([source("a", 5)], [replace(node, requirements=(more, *node.requirements))], DOVETAIL)
+    judged = judge_new_nodes([source("a", 5)], [change(node, requirements=(more, *node.requirements))], DOVETAIL)
     assert isinstance(judged, Refusal)
     assert judged.figures["key"] == names.INSTANCE_TYPE
 
@@ -433,10 +434,13 @@ def test_what_may_be_spent_is_shared_out(paid: int, required: int, told: Any) ->
 
 def test_the_least_that_can_be_asked() -> None:
     """With any required savings, a type may use its whole share of the money."""
-    gone = replace(source("a", 8), price=8 * DOLLAR + 1, required=Fraction(1))
+    gone = change(source("a", 8), price=8 * DOLLAR + 1, required=Fraction(1))
     node = new_node(CHEAP, FAIR)
     assert _several([gone], node, node)[0] == ["cheap fair", "cheap fair"]
-    assert _several([replace(gone, price=8 * DOLLAR, required=Fraction(0))], node, node)[0] == ["cheap", "cheap"]
+    assert _several([change(gone, price=8 * DOLLAR, required=Fraction(0))], node, node)[0] == [
+        "cheap",
+        "cheap",
+    ]
 
 
 def test_one_that_cannot_be_launched_stops_all() -> None:

@@ -6,8 +6,9 @@ from datetime import datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dovetail.decide.facts.lineup import Lineup, step
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.facts.roster import CostOrder, FirstClosed, Members, Openings, Timetable
+from dovetail.decide.facts.roster import NOBODY, CostOrder, FirstClosed, Hidden, Members, Openings, Timetable
 from dovetail.model.command import Method
 from dovetail.model.objects import NodeClaim, ObjectMeta
 from dovetail.model.policies.policy import DisruptionPolicy
@@ -64,16 +65,23 @@ def _names(nodes: Sequence[NodeFacts]) -> str:
 def test_what_is_kept_equals_what_is_new(
     rounds: list[tuple[int, list[tuple[str, int, int, str]], frozenset[str]]],
 ) -> None:
-    """Openings, timetable, order and members agree with new ones in every round."""
-    openings, timetable, members = Openings(), Timetable(), Members()
+    """Openings, timetable, order, members and hidden nodes agree with new ones in every round."""
+    openings, timetable, members, hidden = Openings(), Timetable(), Members(), Hidden()
     orders = {order: CostOrder() for order in CandidateOrder}
     here = {name: _facts(name, 1, 0, "web") for name in NAMES[:4]}
+    lineup = Lineup.of([here[name] for name in sorted(here)])
     for minute, changes, managed in rounds:
+        before = dict(here)
         for change in changes:
             here.pop(change[0], None)
             if change[3] != "gone":
                 here[change[0]] = _facts(*change)
-        now, nodes = NOW + minutes(minute), tuple(here[name] for name in sorted(here))
+        now = NOW + minutes(minute)
+        followed = lineup.edited(*step(tuple(before.values()), tuple(here.values())))
+        assert followed is not None
+        nodes = lineup = followed
+        assert _names(nodes) == "".join(sorted(here))
+        assert nodes.by_name == here
 
         def ask(facts: NodeFacts, at: datetime = now, pools: frozenset[str] | None = managed) -> FirstClosed:
             return _ask(facts, at, pools)
@@ -90,7 +98,11 @@ def test_what_is_kept_equals_what_is_new(
             assert _names(kept.of(nodes, order, now)) == _names(sorted(nodes, key=key))
         found = members.by_pool(nodes)
         for pool in ("web", "db"):
-            assert list(found.get(pool, ())) == [facts for facts in nodes if facts.pool_name == pool and facts.counted]
+            counted = [facts for facts in nodes if facts.pool_name == pool and facts.counted]
+            assert list(found.get(pool, NOBODY).nodes) == counted
+            assert found.get(pool, NOBODY).used == sum(facts.used for facts in counted)
+        closed = hidden.of(nodes, now, lambda facts: facts.hidden_until)
+        assert list(closed) == [facts for facts in nodes if facts.hidden_until and now < facts.hidden_until]
 
 
 def test_a_node_is_asked_again_only_when_it_may_have_changed() -> None:

@@ -192,7 +192,7 @@ def test_who_is_the_victim(
     rooms = {"rest": (1000, 1000) if not full else (9, 9)}
     asks = {"n0": (500, 500)} if full else {}
     if full:
-        nodes[0] = replace(nodes[0], node=_node("x", closing=True).node)
+        nodes[0] = msgspec.structs.replace(nodes[0], node=_node("x", closing=True).node)
     assert _victims(*nodes, rest, room=rooms, asks=asks) == [("rs", victim)]
 
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from fractions import Fraction
 
 import pytest
+from msgspec.structs import replace as change
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.waste import could_save
@@ -184,7 +185,7 @@ def test_when_is_the_first_moment_at_which_it_suffices() -> None:
     assert when is not None
     assert wasted.by(when) >= int(asked)
     assert wasted.by(when - timedelta(microseconds=1)) < asked
-    assert replace(wasted, rate=0).when(asked) is None
+    assert change(wasted, rate=0).when(asked) is None
 
 
 @pytest.mark.parametrize(("cheap", "rate"), [("0.06", "0.04"), ("0.10", None)], ids=["a cheaper machine", "none"])

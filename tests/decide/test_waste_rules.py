@@ -1,11 +1,11 @@
 """The savings of removing nodes, with a scripted context (spec section 22)."""
 
-from dataclasses import replace
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as change
 
 from dovetail.decide import waste
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -50,7 +50,7 @@ def _context(*nodes: NodeFacts, **parts: Any) -> Any:
         asked=[],
     )
     context.bounds = SimpleNamespace(
-        replacement_at_least=lambda place, several: context.asked.append(several) or [(parts.get("least", 0), price, 0)]
+        replacement_at_least=lambda place, several: context.asked.append(several) or [(parts.get("least", 0), price)]
     )
 
     def simulate(chosen: Any, *, for_cost: bool) -> SimulationResult:
@@ -60,7 +60,7 @@ def _context(*nodes: NodeFacts, **parts: Any) -> Any:
     def sources(chosen: Any) -> list[Any]:
         floor = Fraction(parts.get("floor", 0) * DOLLAR)
         return [
-            replace(source(facts.name, facts.price // DOLLAR, required=99), least=floor, asked_waste=Fraction(1))
+            change(source(facts.name, facts.price // DOLLAR, required=99), least=floor, asked_waste=Fraction(1))
             for facts in chosen
         ]
 
@@ -99,7 +99,7 @@ STUCK = Unplaced(pod=Pod(), forgiven=False, explain=lambda: "so")
         ({"new": (new_node(),)}, None, True),
         ({"new": (new_node(GONE),)}, None, True),
         ({"new": (new_node(CHEAP),), "back_off": {"default": NOW + minutes(1)}}, None, True),
-        ({"new": (replace(new_node(CHEAP), serves_only_others=True),)}, 5, True),
+        ({"new": (change(new_node(CHEAP), serves_only_others=True),)}, 5, True),
         ({"unplaced": (STUCK,)}, None, True),
         ({"least": 1, "launch": 4}, 5, True),
         ({"least": 1, "launch": 5}, None, False),
@@ -159,5 +159,5 @@ def test_how_waste_is_told(unplaced: Any, when: str) -> None:
     assert (told.due is None) is bool(unplaced)
     assert (told.figures["at"] is None) is bool(unplaced)
     assert told.why.endswith(f"{when}.") or (not unplaced and " at 2026-05-13T15:30:0" in told.why)
-    price = replace(refusal, gate=Gate.PRICE)
+    price = change(refusal, gate=Gate.PRICE)
     assert as_waste(context, _node("n"), price) is price

@@ -4,9 +4,10 @@ Spec section 18. An unreadable value is a window that never opens; its `problem`
 """
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from dovetail.model.timing.cron import ScheduleError
 from dovetail.model.timing.duration import parse_simple
@@ -17,8 +18,7 @@ _LENGTH: Final = re.compile(r"(?:[0-9]+[hm]|[0-9]+h[0-9]+m)(?:0s)?")
 EXAMPLE: Final = '"TZ=Europe/Berlin 0 22 * * *; 6h"'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodWindow:
+class PodWindow(msgspec.Struct, frozen=True, kw_only=True):
     """When a pod may be disrupted: the text, and its window or what is wrong with it."""
 
     text: str

@@ -9,7 +9,6 @@ its results, as pools hardly ever change.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
@@ -112,15 +111,14 @@ def _closed(problem: str, static: bool, origin: str) -> DisruptionPolicy:
     )
 
 
-@dataclass(slots=True)
-class _Reading:
+class _Reading(msgspec.Struct):
     """Reads one pool's policy: the value and the origin of each field, and the problems found."""
 
     static: bool
-    values: dict[str, tuple[Any, str]] = field(default_factory=dict)
-    origins: dict[str, str] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    values: dict[str, tuple[Any, str]] = msgspec.field(default_factory=dict)
+    origins: dict[str, str] = msgspec.field(default_factory=dict)
+    problems: list[str] = msgspec.field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
     is_closed: bool = False
 
     def add_layer(self, layer: Mapping[str, Any], path: str, origin: str) -> None:

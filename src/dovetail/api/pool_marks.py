@@ -3,7 +3,6 @@
 Spec sections 13, 16 and 17. Annotations are input: what can't be read fails closed. Sits in api; pure.
 """
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
@@ -17,8 +16,7 @@ from dovetail.model.timing.duration import later
 _HISTORY_MAX: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
+class Pause(msgspec.Struct, frozen=True, kw_only=True):
     """A pool's pause: until when (None: until it is resumed), why, and what is wrong with its text."""
 
     until: datetime | None = None
@@ -56,8 +54,7 @@ def _utc(moment: datetime) -> datetime:
         return moment.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Halt:
+class Halt(msgspec.Struct, frozen=True, kw_only=True):
     """Why a pool stopped by itself: moved pods that did not become ready (spec section 17)."""
 
     why: str

@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import errno
 import importlib
-import importlib.util
 import os
 import signal
 import sys
@@ -190,13 +189,13 @@ def build_parser(arguments: Sequence[str]) -> Parser:
     # argparse would format the usage to find the prog, which takes some modules.
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser, prog=parser.prog)
     wanted = _wanted(arguments)
-    there = [command for command in COMMANDS if importlib.util.find_spec(f"dovetail.cli.{command.module}") is not None]
-    for command in there:
+    for command in COMMANDS:
         if command.name == wanted:
             importlib.import_module(f"dovetail.cli.{command.module}").register(subparsers)
-    for command in there:  # the others, for the overview
-        if command.name not in subparsers.choices:
-            subparsers.add_parser(command.name, help=command.summary)
+    if wanted not in subparsers.choices or arguments[0] != wanted:
+        for command in COMMANDS:  # the others, for the overview
+            if command.name not in subparsers.choices:
+                subparsers.add_parser(command.name, help=command.summary)
     return parser
 
 

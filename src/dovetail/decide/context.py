@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from dovetail.api.policy import effective_policy
 from dovetail.api.pool_marks import read_history
 from dovetail.decide.facts.cache import FactsCache
+from dovetail.decide.facts.lineup import Lineup
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.reading import Reader
 from dovetail.decide.facts.roster import CostOrder, FirstClosed, Openings, Roster
@@ -34,7 +35,6 @@ from dovetail.decide.question import Question
 from dovetail.decide.refusals.bounds import Bounds
 from dovetail.decide.refusals.launches import Launches
 from dovetail.decide.refusals.planned_room import PlannedRoom
-from dovetail.decide.refusals.standing import StandingRefusals, StandingView
 from dovetail.decide.refusals.unready import Unready
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
@@ -92,8 +92,7 @@ class _Awaiting:
 class RoundContext:
     """One round's view of the cluster. Immutable from outside; answers are cached.
 
-    `snapshot`: that of the question, if it is already built. `facts_cache`, `launches_of`, `standing`: what a `Decider`
-    remembers.
+    `snapshot`: that of the question, if it is already built. `facts_cache`, `launches_of`: what a `Decider` remembers.
     """
 
     def __init__(
@@ -103,13 +102,14 @@ class RoundContext:
         *,
         facts_cache: FactsCache | None = None,
         launches_of: Callable[[Frame], Launches] = Launches,
-        standing: StandingRefusals | None = None,
     ) -> None:
         settings, pools = question.settings, question.managed_pools
         self.question, self.settings, self.now = question, settings, question.now
         self.snapshot = question.snapshot() if snapshot is None else snapshot
         self.in_flight, self.stabilized_until = question.in_flight, question.cost_held_until
-        self._memory, self._launches_of, self._standing = facts_cache, launches_of, standing
+        self._memory, self._launches_of = facts_cache, launches_of
+        # How many new nodes a cost action may open (spec sections 5 and 21).
+        self.new_nodes_max = settings.replacements_max if settings.searches_by_value else 1
         managed = None if pools is None or settings.rules.manages_all_pools else frozenset(pools)
         carried = carried_by_nodes(self.snapshot) if self.snapshot.virtual else {}
         buffered = {self.snapshot.states[index].name: count for index, count in carried.items()}
@@ -139,15 +139,15 @@ class RoundContext:
         return other
 
     @cached
-    def nodes(self) -> tuple[NodeFacts, ...]:
+    def nodes(self) -> Lineup:
         """Return all nodes, by name."""
         reader = Reader(self.snapshot, self.policies, self.question, self._memory)
         return reader.read()
 
-    @cached
-    def by_name(self) -> dict[str, NodeFacts]:
+    @property
+    def by_name(self) -> Mapping[str, NodeFacts]:
         """Return nodes by name."""
-        return {facts.name: facts for facts in self.nodes}
+        return self.nodes.by_name
 
     @cached
     def policies(self) -> dict[str, DisruptionPolicy]:
@@ -228,8 +228,9 @@ class RoundContext:
     @cached
     def closed(self) -> tuple[int, ...]:
         """Return nodes that a cost action may not move pods to."""
-        hidden = timers.closed_to_moved_pods(self.nodes, self.settings, self.now)
-        return tuple(self.index_of(facts) for facts in hidden)
+        settings = self.settings
+        hidden = self.roster.hidden.of(self.nodes, self.now, lambda facts: timers.closed_until(facts, settings))
+        return tuple(map(self.index_of, hidden))
 
     @cached
     def _closed_nodes(self) -> frozenset[int]:
@@ -248,21 +249,9 @@ class RoundContext:
         return PlannedRoom(self.snapshot, planned_places(self.snapshot, self.in_flight.under_way))
 
     @cached
-    def standing(self) -> StandingView | None:
-        """Return the refusals of earlier rounds that are still valid; None: nothing is cached."""
-        if self._standing is None:
-            return None
-        return self._standing.look_at(self.snapshot, self.bounds, self._launches_of(self.snapshot.frame), self.settings)
-
-    @cached
     def unready(self) -> Unready:
         """Return what is certain to go to nodes that are still starting."""
         return Unready(self.snapshot, self.closed, self._planned)
-
-    @property
-    def new_nodes_max(self) -> int:
-        """Return how many new nodes a cost action may open (spec sections 5 and 21)."""
-        return self.settings.replacements_max if self.settings.searches_by_value else 1
 
     @property
     def stabilizing(self) -> bool:
@@ -277,13 +266,13 @@ class RoundContext:
         until = self.in_flight.regrown.get(facts.pool_name)
         return until if until is not None and self.now < until else None
 
-    def passing(self, method: Method) -> list[NodeFacts]:
+    def passing(self, method: Method) -> Sequence[NodeFacts]:
         """Return the nodes that pass gates 1 to 7 of a method, by name, ignoring budgets."""
         return self._passing[method]
 
     @cached
-    def _passing(self) -> dict[Method, list[NodeFacts]]:
-        found = dict(self._openings[0])
+    def _passing(self) -> dict[Method, Sequence[NodeFacts]]:
+        found: dict[Method, Sequence[NodeFacts]] = dict(self._openings[0])
         if found[Method.EMPTY]:
             found[Method.EMPTY] = [facts for facts in found[Method.EMPTY] if facts.name not in self.awaited]
         return found
@@ -296,7 +285,7 @@ class RoundContext:
         return found
 
     @cached
-    def _openings(self) -> tuple[dict[Method, list[NodeFacts]], dict[int, FirstClosed]]:
+    def _openings(self) -> tuple[dict[Method, Lineup], dict[int, FirstClosed]]:
         # Which nodes hold a buffer's virtual pods is not among a node's facts.
         openings = Openings() if self.snapshot.virtual else self.roster.openings
         return openings.look_at(self.nodes, self.gate_context.managed_pools, self.now, self._ask)

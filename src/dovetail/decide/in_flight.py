@@ -5,15 +5,15 @@ below the question; `lifecycle.engine` fills it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
+
+import msgspec
 
 from dovetail.model.command import Method
 from dovetail.scheduling.under_way import NOTHING_UNDER_WAY, UnderWay
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeavingNode:
+class LeavingNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node that a command in flight removes, whether it is already tainted or not."""
 
     node: str
@@ -22,8 +22,7 @@ class LeavingNode:
     command_id: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InFlight:
+class InFlight(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that commands in flight reserve.
 
     `leaving`: their candidates, marked for deletion (spec section 4, gate 2). `nominated`: names of nodes, or of
@@ -36,8 +35,8 @@ class InFlight:
     leaving: tuple[LeavingNode, ...] = ()
     nominated: tuple[str, ...] = ()
     under_way: UnderWay = NOTHING_UNDER_WAY
-    back_off: Mapping[str, datetime] = field(default_factory=dict)
-    regrown: Mapping[str, datetime] = field(default_factory=dict)
+    back_off: Mapping[str, datetime] = msgspec.field(default_factory=dict)
+    regrown: Mapping[str, datetime] = msgspec.field(default_factory=dict)
 
     @property
     def leaving_names(self) -> tuple[str, ...]:

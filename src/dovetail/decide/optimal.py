@@ -7,7 +7,8 @@ reaches at least the share that is shown. Sits in decide, beside `outcome`.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.search.dual import SLACK, ValueBound
@@ -17,8 +18,7 @@ from dovetail.model.money import UNIT, Money
 _SAVING = (Action.DELETE_EMPTY, Action.DELETE_COST, Action.REPLACE_COST)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Optimal:
+class Optimal(msgspec.Struct, frozen=True, kw_only=True):
     """The value of commands per hour, and an upper bound for any commands."""
 
     value: Money

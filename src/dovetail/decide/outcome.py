@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+import msgspec
+
 from dovetail.decide.steering_plan import SteeringPlan
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Command, Method
@@ -20,8 +22,7 @@ UNLIMITED = 2_147_483_647
 """What is left where no budget is active, as Karpenter prints it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateFigures:
+class CandidateFigures(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate of a method, with the figures it is ordered by."""
 
     node: str
@@ -31,8 +32,7 @@ class CandidateFigures:
     disruption_cost: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CandidateAlone:
+class CandidateAlone(msgspec.Struct, frozen=True, kw_only=True):
     """What would happen to a candidate alone, ignoring budgets."""
 
     node: str
@@ -40,13 +40,12 @@ class CandidateAlone:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MethodResult:
+class MethodResult(msgspec.Struct, frozen=True, kw_only=True):
     """One method on the untouched snapshot: its candidates in order, what each pool has left, what it would do."""
 
     method: Method
     candidates: tuple[CandidateFigures, ...] = ()
-    budget: Mapping[str, int] = field(default_factory=dict)
+    budget: Mapping[str, int] = msgspec.field(default_factory=dict)
     commands: tuple[Command, ...] = ()
     alone: tuple[CandidateAlone, ...] | None = None
 
@@ -67,8 +66,7 @@ class BudgetRow:
     left: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockedMove:
+class BlockedMove(msgspec.Struct, frozen=True, kw_only=True):
     """A cost action that the savings threshold refused: for the log and a counter."""
 
     nodes: tuple[str, ...]
@@ -78,8 +76,7 @@ class BlockedMove:
     why: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BufferRow:
+class BufferRow(msgspec.Struct, frozen=True, kw_only=True):
     """A CapacityBuffer: how many virtual pods it represents, and the nodes that have room for some of them now."""
 
     name: str
@@ -92,8 +89,7 @@ class BufferRow:
         return sum(count for _, count in self.nodes)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedMove:
+class JudgedMove(msgspec.Struct, frozen=True, kw_only=True):
     """A cost action that was judged, for one pool of it: `score` only where the pool's policy is Balanced."""
 
     node_pool: str

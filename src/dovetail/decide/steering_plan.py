@@ -1,11 +1,11 @@
 """What steering proposes, as values (spec section 23). Sits in decide, below the round's outcome."""
 
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Victim:
+
+class Victim(msgspec.Struct, frozen=True, kw_only=True):
     """The pod of a ReplicaSet that a scale-down should take next."""
 
     owner: str
@@ -14,8 +14,7 @@ class Victim:
     uid: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SteeringPlan:
+class SteeringPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes to close and the pods to mark; `worth`: dollars per hour and pod of the closing nodes."""
 
     closing: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ Place = tuple[str, str]
 _NOWHERE: Final = -1
 """The place of an object that was not in the listing before (`Listing.origin`)."""
 _MOVED_MAX: Final = 64
-"""If more objects than that came or went, new lists are cheaper than moving the rest of the old ones each time."""
+"""If more objects came or went, making new lists is cheaper than moving the rest of the old ones each time."""
 
 
 class Column:

@@ -11,13 +11,6 @@ from typing import Any, Generic, Self, TypeVar, overload
 Value = TypeVar("Value")
 
 
-class KeepsValues:
-    """Base of a slotted class that has cached properties: only their values go into its dict.
-
-    A dict of more than 30 attributes takes several times as long to make.
-    """
-
-
 class cached(Generic[Value]):  # noqa: N801 - reads as a decorator, like property
     """A property that is computed once."""
 

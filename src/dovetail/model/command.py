@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 from dovetail.model.money import Money
 from dovetail.model.objects import SelectorRequirement, Taint
 from dovetail.model.policies.policy import Reason
@@ -58,8 +60,7 @@ class Replacement:
     pods: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placement:
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """Pods (`namespace/name`) that move to an existing node."""
 
     node: str

@@ -4,9 +4,10 @@ Shells turn these into messages, events, metrics and pages; the identifiers are 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
+
+import msgspec
 
 Figure = str | int | float | bool | None
 
@@ -59,14 +60,13 @@ class Gate(StrEnum):
 ELIGIBLE = "eligible"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateResult:
+class GateResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one gate for one node: `why` is a plain sentence, `figures` are the numbers behind it."""
 
     gate: Gate
     passed: bool
     why: str
-    figures: Mapping[str, Figure] = field(default_factory=dict)
+    figures: Mapping[str, Figure] = msgspec.field(default_factory=dict)
 
 
 class BriefVerdict(NamedTuple):
@@ -77,8 +77,7 @@ class BriefVerdict(NamedTuple):
     verdict: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeVerdict:
+class NodeVerdict(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a round for one node: `verdict` is `eligible` or the identifier of the gate that refused it."""
 
     node: str

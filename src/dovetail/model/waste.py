@@ -1,9 +1,10 @@
 """What a node has wasted: money that removing it would have saved (spec section 22). `lifecycle.waste` keeps it."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
 from typing import Final
+
+import msgspec
 
 from dovetail.model.money import Money
 
@@ -11,8 +12,7 @@ _HOUR: Final = 3600 * 10**6
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wasted:
+class Wasted(msgspec.Struct, frozen=True, kw_only=True):
     """Money wasted up to a time, and how much per hour from then on."""
 
     amount: Money

@@ -4,10 +4,10 @@ Plain slotted values of `scheduling.simulate` and of `scheduling.packer`'s inner
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from dovetail.model.objects import Pod
@@ -23,8 +23,7 @@ _DAWN: Final = datetime.min.replace(tzinfo=UTC)
 ALL_TYPES: Final[TypeBits] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulationOptions:
+class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How `simulate` places pods.
 
     `moved`: exactly these pods of the candidates move; by default those that would be evicted now (not those that a PDB
@@ -81,9 +80,18 @@ class Entry:
         # Largest first; ties by age (oldest first), then by uid.
         self.key = (-cls.cpu, -cls.memory, meta.creation_timestamp or _DAWN, meta.uid)
 
+    @property
+    def name(self) -> str:
+        """Return the pod's `namespace/name`."""
+        meta = self.pod.metadata
+        return f"{meta.namespace}/{meta.name}"
+
 
 class Lane:
-    """The nodes to try, in order, for pods of a class that only need room; continues where the last one was placed."""
+    """The nodes to try, in order, for pods of a class that only need room.
+
+    Continues where the last one was placed; a negative cursor: none takes another.
+    """
 
     __slots__ = ("closed", "cursors", "need", "nodes")
 

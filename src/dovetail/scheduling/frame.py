@@ -5,8 +5,8 @@ of the round. Simulations only read it. `scheduling.snapshot` builds it.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -57,8 +57,7 @@ class PodPlaces:
         return self._of(self.bindings.running & holders[self.bindings.cls])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FrameNodes:
+class FrameNodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The existing nodes as columns: room, whether they accept pods, whether they stay, ports and volumes.
 
     `sound`: no amount of their room is negative.
@@ -73,8 +72,7 @@ class FrameNodes:
     attached: dict[int, dict[str, set[str]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class FrameSupply:
+class FrameSupply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """What could be launched: machines, the columns of their resources, the pools and their templates."""
 
     machines: Machines
@@ -118,6 +116,7 @@ class Frame:
         self._groups: dict[tuple[object, ...], Group] = {}
         self._variants: dict[tuple[int, int], Variant] = {}
         self._first: dict[int, Variant] = {}
+        self.alike: dict[tuple[object, ...], Variant] = {}
         self._volume_needs: dict[int, VolumeNeeds] = {}
         self.counting: dict[int, list[Group]] = {}
         self._inverse: dict[tuple[str, str, str], list[Group]] | None = None

@@ -6,8 +6,8 @@ snapshot.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from dovetail.model.cluster import Cluster
@@ -23,8 +23,7 @@ _DAEMONS = ("node_pools", "daemon_sets")
 """The kinds of objects that tell which daemons are expected on a node."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FrameInputs:
+class FrameInputs(msgspec.Struct, frozen=True, eq=False):
     """Everything a frame depends on. `moving`: indexes of pods that move in every simulation; `sizes`: by node."""
 
     settings: Settings

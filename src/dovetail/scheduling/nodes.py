@@ -5,9 +5,10 @@ startup taints and other temporary ones. Decides whether a node is leaving (spec
 pods.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
 
 from dovetail.model import names
 from dovetail.model.cluster import Cluster
@@ -24,12 +25,12 @@ _PASSING: Final = (
 )
 _PASSING_PREFIX: Final = "readiness.k8s.io/"
 MARKED: Final = "marked for deletion"
-_Kind = TypeVar("_Kind", Node, NodeClaim)
+Pair = tuple[Node | None, NodeClaim | None]
+"""The Node and the NodeClaim of one machine; one of them may be missing."""
 _REBOOTING: Final = ("karpenter.sh/rebooting", "NoSchedule")
 
 
-@dataclass(frozen=True, slots=True)
-class StateNode:
+class StateNode(msgspec.Struct, frozen=True):
     """One node of the cluster's state: a Node, a NodeClaim that has been launched, or both."""
 
     node: Node | None
@@ -54,55 +55,34 @@ class StateNode:
         return self.claim is not None
 
 
-def join(cluster: Cluster) -> list[tuple[Node | None, NodeClaim | None]]:
+def join(cluster: Cluster) -> list[Pair]:
     """Join nodes and NodeClaims by provider id; include claims without a node and nodes without a claim."""
     claims: dict[str, NodeClaim] = {}
     for claim in cluster.node_claims:
         provider_id = claim.status.provider_id
         if provider_id:
             claims[provider_id] = claim
-    found: list[tuple[Node | None, NodeClaim | None]] = []
+    found: list[Pair] = []
     for node in cluster.nodes:
-        labels, provider_id = node.metadata.labels, node.spec.provider_id
-        of_pool = labels.get(names.NODEPOOL, "") != ""
-        if not provider_id:
-            if not of_pool:
-                found.append((node, None))
-            continue
-        claim_here = claims.pop(provider_id, None)
-        if of_pool and not labels.get(names.INSTANCE_TYPE) and not labels.get(names.INITIALIZED_LABEL):
-            # Its labels are not set yet; until then only the claim is known.
-            if claim_here is not None:
-                found.append((None, claim_here))
-            continue
-        found.append((node, claim_here))
+        provider_id = node.spec.provider_id
+        pair = pair_up(node, claims.pop(provider_id, None) if provider_id else None)
+        if pair is not None:
+            found.append(pair)
     found.extend((None, claim) for claim in claims.values())
     return found
 
 
-def joins_alike(one: Node, other: Node) -> bool:
-    """Return whether a newer Node joins the same claim and has the same position in the order as the older one."""
-    mine, theirs = one.metadata, other.metadata
-    return (
-        mine.name == theirs.name
-        and one.spec.provider_id == other.spec.provider_id
-        and (mine.labels is theirs.labels or mine.labels == theirs.labels)
-    )
-
-
-def claims_alike(one: NodeClaim, other: NodeClaim) -> bool:
-    """Return whether a newer NodeClaim joins the same node as the older one."""
-    return one.metadata.name == other.metadata.name and one.status.provider_id == other.status.provider_id
-
-
-def replaced(
-    before: Sequence[_Kind], after: Sequence[_Kind], alike: Callable[[_Kind, _Kind], bool]
-) -> dict[int, _Kind] | None:
-    """Return newer objects by the identity of the older ones; None if the set of objects changed."""
-    if len(before) != len(after):
-        return None
-    pairs = [(old, new) for old, new in zip(before, after, strict=True) if old is not new]
-    return {id(old): new for old, new in pairs} if all(alike(old, new) for old, new in pairs) else None
+def pair_up(node: Node | None, claim: NodeClaim | None) -> Pair | None:
+    """Return what the scheduler sees of a Node and the NodeClaim of the same provider id; None: nothing yet."""
+    if node is None:
+        return None if claim is None else (None, claim)
+    labels = node.metadata.labels
+    if labels.get(names.NODEPOOL, "") != "":
+        if not node.spec.provider_id:
+            return None
+        if not labels.get(names.INSTANCE_TYPE) and not labels.get(names.INITIALIZED_LABEL):
+            return None if claim is None else (None, claim)  # its labels are not set yet: only the claim is known
+    return node, claim
 
 
 def state_node(node: Node | None, claim: NodeClaim | None, *, soft_closing: bool = True) -> StateNode:

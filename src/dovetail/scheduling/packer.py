@@ -61,13 +61,13 @@ class Packer:
         self._cursors: dict[tuple[int, bool], list[int]] = {}
         self._recorders: dict[int, list[GroupState]] = {}
         self._hopeless: set[tuple[tuple[int, bool], bool]] = set()
-        self._lanes: dict[tuple[int, bool], Lane | None] = {}
+        self.lanes: dict[tuple[int, bool], Lane | None] = {}
 
     # The queue
 
     def prepare(self, entries: Iterable[Entry]) -> None:
         """Start counting for the rules of these pods; before any of them is placed."""
-        first, lanes = self.frame.first, self._lanes
+        first, lanes = self.frame.first, self.lanes
         for entry in entries:
             if entry.mark not in lanes:
                 variant = first(entry.cls)
@@ -77,14 +77,14 @@ class Packer:
 
     def run(self, entries: Sequence[Entry]) -> None:
         """Place the pods, in this order; they have been prepared."""
-        lanes = self._lanes
+        lanes = self.lanes
         queue: deque[Entry] = deque()
         failed_at: dict[int, int] = {}
         after = len(entries)
         for entry in entries:
             after -= 1
             lane = lanes[entry.mark]
-            if lane is not None and self._put_on_first_node(entry, lane):
+            if lane is not None and lane.cursors[0] >= 0 and self._put_on_first_node(entry, lane):
                 continue
             if not self._schedule(entry):
                 queue.append(entry)
@@ -130,7 +130,7 @@ class Packer:
                     break
             position += 1
         else:
-            cursors[0] = position
+            cursors[0] = -1
             return False
         cursors[0] = position
         if here.shared:
@@ -241,9 +241,9 @@ class Packer:
             if near is not None:
                 return self._first_of(near, variant, exempt=exempt)
         mark = (variant.id, exempt)
-        cursors = self._cursors.get(mark)
-        if cursors is None:
-            cursors = self._cursors[mark] = [0] * len(buckets)
+        cursors = self._cursors.setdefault(mark, [0] * len(buckets))
+        if cursors[0] < 0:
+            return -1
         masks = self._open_domains(variant) if variant.zone_rules else ()
         best = -1
         for number, (places, nodes) in enumerate(buckets):

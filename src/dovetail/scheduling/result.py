@@ -6,8 +6,10 @@ whether a command is worth it.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from dovetail.model import names
 from dovetail.model.cached import cached
@@ -19,8 +21,7 @@ from dovetail.model.objects import Pod, SelectorRequirement, Taint
 CAPACITY_PRECEDENCE: Final = (names.RESERVED, names.SPOT, names.ON_DEMAND)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchPrice:
+class LaunchPrice(msgspec.Struct, frozen=True, kw_only=True):
     """The price of a launch: exact, and as the float in the catalogue."""
 
     amount: Money
@@ -29,12 +30,11 @@ class LaunchPrice:
     zone: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MinValuesCheck:
+class MinValuesCheck(msgspec.Struct, frozen=True, kw_only=True):
     """Whether types meet the pool's minValues: `needed` types from the front, `unmet` key -> number of values."""
 
     needed: int = 0
-    unmet: dict[str, int] = field(default_factory=dict)
+    unmet: dict[str, int] = msgspec.field(default_factory=dict)
 
     @property
     def met(self) -> bool:
@@ -47,8 +47,7 @@ def launchable(offering: Offering) -> bool:
     return offering.available and (offering.capacity_type != names.RESERVED or offering.reservation_capacity > 0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NewNode:
+class NewNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A node that would have to be launched.
 
     `instance_types` is sorted by cheapest launch price, then name. `requirements` is the serialised form (sorted by
@@ -187,8 +186,7 @@ def _admits(entry: SelectorRequirement, value: str) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodePlacement:
+class NodePlacement(msgspec.Struct, frozen=True, kw_only=True):
     """Pods that go to an existing node, in the order in which they were placed."""
 
     index: int
@@ -197,8 +195,7 @@ class NodePlacement:
     initialized: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unplaced:
+class Unplaced(msgspec.Struct, frozen=True, kw_only=True):
     """A pod without a place. `explain` builds the sentence, and runs only on request.
 
     `forgiven`: it blocks nothing, because it was pending before or (except in karpenter-1.15) its node leaves anyway.
@@ -206,7 +203,7 @@ class Unplaced:
 
     pod: Pod
     forgiven: bool
-    explain: Callable[[], str] = field(repr=False)
+    explain: Callable[[], str]
 
     @property
     def why(self) -> str:
@@ -214,8 +211,7 @@ class Unplaced:
         return self.explain()
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimulationResult:
+class SimulationResult(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The answer to "if these nodes were gone".
 
     `unplaced`: pods without any place. `uninitialized`: pods (not of leaving nodes) that would land on a node that is
@@ -225,10 +221,10 @@ class SimulationResult:
     """
 
     candidates: tuple[int, ...]
-    list_placements: Callable[[], tuple[NodePlacement, ...]] = field(default=tuple, repr=False)
+    list_placements: Callable[[], tuple[NodePlacement, ...]] = tuple
     new_nodes: tuple[NewNode, ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
-    list_uninitialized: Callable[[], tuple[Unplaced, ...]] = field(default=tuple, repr=False)
+    list_uninitialized: Callable[[], tuple[Unplaced, ...]] = tuple
     stopped_early: bool = False
     pods_simulated: int = 0
 
@@ -257,8 +253,7 @@ class SimulationResult:
         return tuple(node for node in self.new_nodes if not node.serves_only_others)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementResult:
+class PlacementResult(msgspec.Struct, frozen=True, kw_only=True):
     """Where the pending pods would go; contract `place`."""
 
     existing: tuple[NodePlacement, ...] = ()

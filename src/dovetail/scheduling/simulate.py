@@ -11,7 +11,7 @@ from operator import attrgetter
 from dovetail.model.objects import Pod
 from dovetail.model.settings import PreferencePolicy
 from dovetail.scheduling.buffers import buffer_of
-from dovetail.scheduling.entries import DEFAULT_OPTIONS, Entry, SimulationOptions
+from dovetail.scheduling.entries import DEFAULT_OPTIONS, Entry, SimulationOptions, Touched
 from dovetail.scheduling.explain import explain, explain_uninitialized
 from dovetail.scheduling.launch.claims import Claim, final_requests, final_requirements, kept_preferences, sorted_types
 from dovetail.scheduling.nodes import StateNode
@@ -79,10 +79,12 @@ def _settle(
 def planned_places(snapshot: Snapshot, under_way: UnderWay) -> Settled | None:
     """Return the planned places of all pods of leaving nodes, cached per snapshot; None if they depend on more."""
     if snapshot.settled is None or snapshot.settled[0] is not under_way:
-        leaving = snapshot.leaving_entries
         bare = SimulationOptions(include_pending=False, include_leaving=False)
         scratch, _, _ = _prepare(snapshot, (), bare)
-        scratch.prepare(leaving)
+        scratch.prepare(snapshot.leaving_entries)
+        leaving: dict[str, Entry] = {}
+        for node, _ in snapshot.leaving:
+            leaving.update(snapshot.movers(node).waiting_by_name)
         found = None if scratch.states else Settled(scratch, leaving, under_way, snapshot.index)
         snapshot.settled = (under_way, found)
     return snapshot.settled[1]
@@ -173,39 +175,41 @@ def _result(snapshot: Snapshot, candidates: tuple[int, ...], engine: Packer, pod
             unplaced.extend(_too_many_types(claim, pod, forgiven=id(pod) in forgiven) for pod in claim.pods)
         else:
             new_nodes.append(node)
-    states, landed = snapshot.states, {index: here.entries for index, here in engine.touched.items()}
-    own = {index: here.entries for index, here in engine.touched.items() if not here.shared}
+    states, touched = snapshot.states, engine.touched
     return SimulationResult(
         candidates=candidates,
-        list_placements=lambda: _placements(states, landed),
+        list_placements=lambda: _placements(states, touched),
         new_nodes=tuple(new_nodes),
         unplaced=tuple(unplaced) if not engine.stopped else (),
-        list_uninitialized=lambda: tuple(_uninitialized(snapshot, own)),
+        list_uninitialized=lambda: tuple(_uninitialized(snapshot, touched)),
         stopped_early=engine.stopped,
         pods_simulated=pods_simulated,
     )
 
 
-def _placements(states: Sequence[StateNode], landed: Mapping[int, Sequence[Entry]]) -> tuple[NodePlacement, ...]:
+def _placements(states: Sequence[StateNode], touched: Mapping[int, Touched]) -> tuple[NodePlacement, ...]:
     return tuple(
         NodePlacement(
             index=index,
             node=states[index].name,
-            pods=tuple(entry.pod for entry in landed[index]),
+            pods=tuple(entry.pod for entry in touched[index].entries),
             initialized=states[index].initialized,
         )
-        for index in sorted(landed)
+        for index in sorted(touched)
     )
 
 
-def _uninitialized(snapshot: Snapshot, landed: Mapping[int, Sequence[Entry]]) -> Iterator[Unplaced]:
+def _uninitialized(snapshot: Snapshot, touched: Mapping[int, Touched]) -> Iterator[Unplaced]:
     """Return pods, except those of leaving nodes, that go to uninitialized nodes, which are last in order.
 
     Nodes shared with other simulations hold pods of leaving nodes only.
     """
-    for index in sorted(index for index in landed if index >= snapshot.initialized):
+    first = snapshot.initialized
+    if first == len(snapshot.states):
+        return
+    for index in sorted([index for index, here in touched.items() if index >= first and not here.shared]):
         name = snapshot.states[index].name
-        for entry in landed[index]:
+        for entry in touched[index].entries:
             if id(entry.pod) not in snapshot.leaving_ids:
                 words = explain_uninitialized(entry.pod, name)
                 yield Unplaced(pod=entry.pod, forgiven=entry.pending, explain=words)

@@ -25,11 +25,7 @@ from dovetail.scheduling.frame_inputs import FrameInputs
 from dovetail.scheduling.launch.limits import PoolLimits
 from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.launch.templates import usable_pools
-from dovetail.scheduling.node_reading import EarlierNodes, NodeEntry, SnapshotMemory, read_nodes, remembered
-from dovetail.scheduling.nodes import (
-    MARKED,
-    StateNode,
-)
+from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings
 from dovetail.scheduling.pods.classes import PodClass, PodRecord, SpecInfo, flags_of
@@ -38,6 +34,8 @@ from dovetail.scheduling.pods.pod import HostPort
 from dovetail.scheduling.pods.surge import NO_SURGES, Surges
 from dovetail.scheduling.pods.validation import why_ignored
 from dovetail.scheduling.pods.volumes import Storage
+from dovetail.scheduling.reading.memory import SnapshotMemory, remembered
+from dovetail.scheduling.reading.rows import UNCHANGED, Edits, NodeRows, read_rows
 from dovetail.scheduling.room import expected_daemons, room_left
 from dovetail.scheduling.surroundings import Surroundings, surroundings_of
 from dovetail.scheduling.under_way import Settled, UnderWay
@@ -68,7 +66,8 @@ class Snapshot:
         self.carried_at: dict[int, int] = {}
         self.carried: dict[int, int] | None = None  # filled by `simulate.carried_by_nodes`
         self.settled: tuple[UnderWay, Settled | None] | None = None  # filled by `simulate.simulate`
-        self._pods_by_code: dict[int, tuple[Pod, ...]] = {}
+        self.mark, self.since = object(), object()
+        self.edits, self.changed = UNCHANGED, set[int]()
         self._memory: SnapshotMemory = remembered(self.catalogue, None if previous is None else previous._memory)
         virtual = self._read_virtual_pods()
         self._earlier: tuple[FrameInputs, Frame] | None = (
@@ -129,34 +128,50 @@ class Snapshot:
         return Bindings(pods, self._memory.classes, self._memory.names, earlier, spec_of)
 
     def _read_nodes(self, previous: "Snapshot | None") -> None:
-        earlier = (
-            None if previous is None else EarlierNodes(previous.cluster, previous.settings.rules, previous._entries)
-        )
-        self._entries: list[NodeEntry] = read_nodes(self.cluster, self.settings, self._memory, earlier)
-        found = self._entries
-        self.states: tuple[StateNode, ...] = tuple([entry[0] for entry in found])
-        self._index: dict[str, int] = {state.name: i for i, state in enumerate(self.states)}
-        marked = frozenset(self.settings.marked_for_deletion_nodes)
-        self.marked: list[str] = [MARKED if state.name in marked else why for state, why, _, _ in found]
-        self.staying: Mask = np.array([not why for why in self.marked], dtype=np.bool_)
+        earlier = None if previous is None else previous.rows
+        self.rows: NodeRows = read_rows(self.cluster, self.settings, self._memory.of_rows, earlier)
+        self.states: Sequence[StateNode] = self.rows.states
+        self._index: dict[str, int] = self.rows.index
+        self.marked: list[str]
+        self.staying: Mask
+        self.marked, self.staying = self.rows.staying(self.settings.marked_for_deletion_nodes)
 
     def _read_bindings(self, previous: "Snapshot | None") -> None:
-        """Assign pods to their nodes; for unchanged nodes, reuse the previous snapshot's pods."""
-        bindings, names_of = self.bindings, self._memory.names
-        codes = [entry[3] for entry in self._entries]
-        bindings.settle(codes, names_of)
-        kept = previous._pods_by_code if previous is not None else {}
-        changed, pods = bindings.changed, self.cluster.pods
-        by_code = self._pods_by_code
-        on_node: list[tuple[Pod, ...]] = []
-        for index, code in enumerate(codes):
-            found = kept.get(code) if changed is not None and code not in changed else None
-            if found is None:
-                found = tuple([pods[place] for place in bindings.on_node(index)])
-            by_code[code] = found
-            on_node.append(found)
-        by_code.pop(0, None)
-        self.pods_on: tuple[tuple[Pod, ...], ...] = tuple(on_node)
+        """Assign pods to their nodes; nodes whose pods did not change keep the previous snapshot's tuple of them."""
+        bindings, codes = self.bindings, self.rows.codes
+        bindings.settle(codes, self._memory.names)
+        changed = bindings.changed
+        if previous is None or changed is None:
+            self.pods_on: Sequence[tuple[Pod, ...]] = [self._pods_at(place) for place in range(len(codes))]
+            return
+        edits = self.rows.edits_since(previous.rows.mark)
+        old = range(len(previous.pods_on)) if edits is None else edits.gone
+        was = {previous.rows.codes[place]: previous.pods_on[place] for place in old}
+        new = range(len(codes)) if edits is None else edits.new
+        coming = [
+            was[code] if code in was and code not in changed else self._pods_at(place)
+            for place, code in zip(new, map(codes.__getitem__, new), strict=True)
+        ]
+        if edits is None:
+            self.pods_on = coming
+            return
+        found = list(previous.pods_on)
+        edits.apply(found, coming)
+        others = set(bindings.places_of(changed)).difference(new)
+        for place in others:
+            found[place] = self._pods_at(place)
+        self.pods_on, self.since, self.edits, self.changed = found, previous.mark, edits, others.union(new)
+
+    def _pods_at(self, place: int) -> tuple[Pod, ...]:
+        pods = self.cluster.pods
+        return tuple([pods[at] for at in self.bindings.on_node(place)])
+
+    def changes_since(self, mark: object) -> tuple[Edits, set[int]] | None:
+        """Return what became of the nodes of the snapshot with a mark, and the places with other objects or pods.
+
+        None if that is not known.
+        """
+        return (self.edits, self.changed) if self.since is mark else None
 
     # What decisions ask
 
@@ -235,7 +250,7 @@ class Snapshot:
     def leaving(self) -> tuple[tuple[int, tuple[Pod, ...]], ...]:
         """Return the pods of leaving nodes that move in every simulation, by node."""
         return tuple(
-            (i, self.movable(i)) for i, why in enumerate(self.marked) if why and self.states[i].node is not None
+            (i, self.movable(i)) for i in np.flatnonzero(~self.staying).tolist() if self.states[i].node is not None
         )
 
     @cached
@@ -270,12 +285,12 @@ class Snapshot:
     @cached
     def initialized(self) -> int:
         """Return how many nodes are initialized; these come first."""
-        return sum(state.initialized for state in self.states)
+        return self.rows.initialized
 
     @cached
     def joined(self) -> int:
         """Return how many nodes have a Node."""
-        return sum([state.node is not None for state in self.states])
+        return sum(self.rows.has_node)
 
     @cached
     def leaving_ids(self) -> frozenset[int]:
@@ -308,9 +323,9 @@ class Snapshot:
             width=len(self._memory.resources.names),
             columns=self._columns(),
             bindings=self.bindings,
-            sizes=[entry[2] for entry in self._entries],
+            sizes=self.rows.sizes,
             staying=self.staying,
-            joined=np.array([state.node is not None for state in self.states], dtype=np.bool_),
+            joined=np.frombuffer(self.rows.has_node, dtype=np.bool_),
             moving=self._moving(),
             virtual=[cls.id for cls in self._virtual_classes],
         )

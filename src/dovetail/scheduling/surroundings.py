@@ -5,7 +5,7 @@ pods of buffers. What has not changed is reused from the previous snapshot. Deci
 the snapshot.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
@@ -17,8 +17,7 @@ from dovetail.scheduling.launch.overlays import Overlaid, overlaid
 from dovetail.scheduling.pods.default_spread import DefaultSpread
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Surroundings:
+class Surroundings(msgspec.Struct, frozen=True, eq=False):
     """See the module. `given`: the catalogue before overlays; `mark`: the inputs of the overlays."""
 
     features: Features

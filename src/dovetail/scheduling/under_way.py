@@ -6,20 +6,25 @@ nor use the room planned for them. Sits in scheduling, above the packer and belo
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
 
 from dovetail.model.command import Placement, Replacement
 from dovetail.model.labels.requirements import Requirements
-from dovetail.scheduling.entries import Entry
+from dovetail.scheduling.entries import Entry, Lane
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.launch.claims import Claim
 from dovetail.scheduling.launch.machines import Amounts, TypeBits
 from dovetail.scheduling.launch.templates import Template
 from dovetail.scheduling.packer import Packer
+from dovetail.scheduling.pods.variants import NodeList
+
+_NONE: Final[frozenset[int]] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnderWay:
+class UnderWay(msgspec.Struct, frozen=True, kw_only=True):
     """The plans of commands in progress for pods (`namespace/name`) of leaving nodes.
 
     `launches`: replacements whose machine is not known yet, each with its pods. `placements`: existing nodes, or
@@ -40,22 +45,25 @@ class Settled:
     a plan, or whose plan no longer works. `nodes`: the existing nodes with such a pod.
     """
 
-    __slots__ = ("_launched", "_touched", "nodes", "unsettled")
+    __slots__ = ("_launched", "_lists", "_room", "_touched", "nodes", "unsettled")
 
-    def __init__(self, scratch: Packer, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]) -> None:
+    def __init__(self, scratch: Packer, leaving: dict[str, Entry], plans: UnderWay, index: Mapping[str, int]) -> None:
         """Place them in `scratch`, a packing that removes nothing and has placed nothing."""
         self.unsettled, self._launched = _settle(scratch, leaving, plans, index)
         self._touched = scratch.touched
         for here in self._touched.values():
             here.shared = True
         self.nodes = frozenset(scratch.touched)
+        self._room: Amounts | None = None
+        self._lists: dict[tuple[int, frozenset[int]], tuple[NodeList, NodeList]] = {}
 
     def room(self, frame: Frame) -> Amounts:
-        """Return the free resources of all nodes once the pods are in their planned places."""
-        left = frame.room.copy()
-        for node, here in self._touched.items():
-            left[node] = here.left
-        return left
+        """Return the free resources of all nodes once the pods are in their planned places; don't modify them."""
+        if self._room is None:
+            self._room = frame.room.copy()
+            for node, here in self._touched.items():
+                self._room[node] = here.left
+        return self._room
 
     def serves(self, engine: Packer) -> bool:
         """Return whether it is valid for a simulation whose pods are prepared."""
@@ -64,21 +72,35 @@ class Settled:
     def put_into(self, engine: Packer) -> None:
         """Place the pods there, before any other."""
         engine.touched.update(self._touched)
+        for lane in engine.lanes.values():
+            if lane is not None:
+                lane.nodes, lane.closed = self._left_in(lane, engine.frame), _NONE
         engine.opened += len(self._launched)
         for claim in self._launched if engine.limits_left else ():
             engine.charge(claim)
 
+    def _left_in(self, lane: Lane, frame: Frame) -> NodeList:
+        """Return the nodes of a lane that are open and still have room for a pod; computed once for all simulations."""
+        mark = (id(lane.nodes), lane.closed)
+        if mark not in self._lists:
+            every, room = lane.nodes.all, self.room(frame)
+            keep = np.isin(every, list(lane.closed), invert=True)
+            for column, amount in lane.need:
+                keep &= room[every, column] >= amount
+            self._lists[mark] = lane.nodes, NodeList(every[keep])
+        return self._lists[mark][1]
+
 
 def settle(engine: Packer, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]) -> list[Entry]:
     """Place pods of leaving nodes as planned; return those without a plan, or whose plan no longer works."""
-    return _settle(engine, leaving, plans, index)[0]
+    return _settle(engine, {entry.name: entry for entry in leaving}, plans, index)[0]
 
 
 def _settle(
-    engine: Packer, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]
+    engine: Packer, waiting: dict[str, Entry], plans: UnderWay, index: Mapping[str, int]
 ) -> tuple[list[Entry], list[Claim]]:
+    """Place the pods that wait, by name; what is left of them is the first result."""
     launched: list[Claim] = []
-    waiting = {_name(entry): entry for entry in leaving}
     templates = {template.name: template for template in engine.frame.templates}
     for launch in plans.launches:
         template = templates.get(launch.node_pool)
@@ -94,20 +116,21 @@ def _settle(
     return list(waiting.values()), launched
 
 
-def _name(entry: Entry) -> str:
-    meta = entry.pod.metadata
-    return f"{meta.namespace}/{meta.name}"
-
-
 def _launch(engine: Packer, template: Template, launch: Replacement, entries: Sequence[Entry]) -> Claim:
-    """Count a planned launch against the pool's limits and in the topology; no other pods may join it."""
-    machines = engine.frame.machines
-    claim = Claim(engine.next_number(), template, _types(engine, template, launch))
-    wanted = machines.intern(Requirements.from_spec(launch.requirements))
-    claim.reqs = machines.merged(template.reqs, wanted) or template.reqs
-    engine.charge(claim)
-    for entry in entries:
-        engine.count_on_claim(entry, claim)
+    """Count a planned launch against the pool's limits and in the topology; no other pods may join it.
+
+    Which types it may be matters only for limits, and its requirements only for topology.
+    """
+    limited = template.index in engine.limits_left
+    claim = Claim(engine.next_number(), template, _types(engine, template, launch) if limited else template.types)
+    if limited:
+        engine.charge(claim)
+    if engine.states:
+        machines = engine.frame.machines
+        wanted = machines.intern(Requirements.from_spec(launch.requirements))
+        claim.reqs = machines.merged(template.reqs, wanted) or template.reqs
+        for entry in entries:
+            engine.count_on_claim(entry, claim)
     return claim
 
 

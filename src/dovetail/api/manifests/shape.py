@@ -7,10 +7,11 @@ A shape says about a field what a CRD's schema says (type, pattern, enum, bounds
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
+
+import msgspec
 
 from dovetail.api.findings import Finding, Remark, Severity, shown
 
@@ -38,8 +39,7 @@ class Kind(StrEnum):
     TIME = "a time such as 2026-03-14T15:30:00Z"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
     """What one field may contain. `remedy` completes the sentence "write ..."."""
 
     kind: Kind
@@ -49,7 +49,7 @@ class Shape:
     low: float = -math.inf
     high: float = math.inf
     longest: int | None = None
-    fields: Mapping[str, "Shape"] = field(default_factory=dict)
+    fields: Mapping[str, "Shape"] = msgspec.field(default_factory=dict)
     required: tuple[str, ...] = ()
     items: "Shape | None" = None
     values: "Shape | None" = None

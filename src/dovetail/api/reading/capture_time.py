@@ -5,15 +5,15 @@ Reads values only; each command decides which moment it uses.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from dovetail.model.cluster import Cluster
 from dovetail.model.objects import AnyObject
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CaptureTime:
+class CaptureTime(msgspec.Struct, frozen=True, kw_only=True):
     """A moment and where it comes from: the snapshot itself, or the latest time found in its objects."""
 
     at: datetime

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -68,9 +68,6 @@ _NAMESPACED: Final = frozenset(
         "CapacityBuffer",
     }
 )
-_DECODERS: Final[dict[str, msgspec.json.Decoder[Any]]] = {
-    kind: msgspec.json.Decoder(struct) for kind, struct in KINDS.items()
-}
 _KIND_OF: Final[dict[type, str]] = {struct: kind for kind, struct in KINDS.items()}
 _OLD: Final = "karpenter.sh/v1beta1"
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
@@ -193,6 +190,11 @@ def _is_of_today(head: Head) -> bool:
     return known(head) and head.api_version != _OLD
 
 
+@cache
+def _decoder(kind: str) -> "msgspec.json.Decoder[Any]":
+    return msgspec.json.Decoder(KINDS[kind])
+
+
 def decode_document(document: Document) -> AnyObject | None:
     """Decode one object; None if its kind is not needed."""
     head = document.head
@@ -200,7 +202,7 @@ def decode_document(document: Document) -> AnyObject | None:
         return None
     if document.raw is not None and not head.api_version.endswith("v1beta1"):
         try:
-            item = cast("AnyObject", _DECODERS[head.kind].decode(document.raw))
+            item = cast("AnyObject", _decoder(head.kind).decode(document.raw))
             return item if item.metadata.namespace else _placed(item, head.kind)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             pass  # nulls in place of lists, or an error that the slow path can describe better
@@ -213,7 +215,7 @@ def decode_item(raw: bytes | msgspec.Raw, kind: str) -> AnyObject:
     As lenient as for files: null lists are empty, and a null budget allows nothing.
     """
     try:
-        return cast("AnyObject", _DECODERS[kind].decode(raw))
+        return cast("AnyObject", _decoder(kind).decode(raw))
     except msgspec.ValidationError:
         tree = msgspec.json.decode(raw)
         named = {"kind": kind, **tree} if isinstance(tree, dict) else tree

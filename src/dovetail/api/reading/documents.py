@@ -6,7 +6,6 @@ api.
 """
 
 import io
-import json
 import re
 import sys
 import zlib
@@ -195,6 +194,8 @@ def _odd_json(data: bytes, problem: str) -> Iterator[Document]:
 
 
 def _several(data: bytes) -> list[bytes] | None:
+    import json  # only such inputs need it
+
     decoder = json.JSONDecoder()
     try:
         text = data.decode()

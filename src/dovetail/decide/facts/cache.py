@@ -5,21 +5,24 @@ Results that depend on time are kept until they expire, or not at all. The cache
 decide, above facts and pod_sums, below reading and the context.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dovetail.decide.facts.drainability import Guards
+from dovetail.decide.facts.lineup import Lineup
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.pod_sums import PodSums
 from dovetail.decide.facts.roster import Roster
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.model.catalogue import Catalogue
+from dovetail.model.listing import keys_changed
 from dovetail.model.objects import NodePool, Pod, PodDisruptionBudget
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.evictions import ProtectionSpan, span_of
+from dovetail.scheduling.reading.rows import Edits
 from dovetail.scheduling.snapshot import Snapshot
 
 Inputs = tuple[StateNode, PodSums, NodePool | None, DisruptionPolicy | None, LeavingNode | None, bool, datetime | None]
@@ -62,39 +65,61 @@ class _Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """The inputs of all facts: nodes in the scheduler's order, their pods, pools, and planned nodes.
+    """The inputs of all facts: the snapshot, pools, and planned nodes.
 
     `leaving`: the nodes that commands remove. `nominated`: nodes and claims that pods are expected on. `events`: the
     last pod events that Dovetail saw itself, by node.
     """
 
-    states: tuple[StateNode, ...]
-    pods_on: tuple[tuple[Pod, ...], ...]
-    pools: Mapping[str, NodePool]
+    snapshot: Snapshot
     policies: Mapping[str, DisruptionPolicy]
     leaving: Mapping[str, LeavingNode]
     nominated: frozenset[str]
     events: Mapping[str, datetime]
 
-    def has_the_same_rules(self, other: "Reading") -> bool:
-        """Return whether the nodes of both are under the same rules."""
-        return _are_the_same(self.pools, other.pools) and _are_the_same(self.policies, other.policies)
 
-    def planned_otherwise(self, other: "Reading") -> set[str]:
-        """Return the nodes and claims that commands do something else with, or whose last pod event is another."""
-        leaving, events = other.leaving, other.events
-        changed = {name for name, entry in self.leaving.items() if leaving.get(name) != entry}
-        changed.update(leaving.keys() - self.leaving.keys(), self.nominated ^ other.nominated)
-        if self.events is not events:
-            changed.update(node for node, at in self.events.items() if events.get(node) != at)
-            changed.update(events.keys() - self.events.keys())
-        return changed
+@dataclass(frozen=True, slots=True, eq=False)
+class LastReading:
+    """What was read last: the facts in the order of the snapshot, and all nodes by name, if the scheduler sees all.
 
-    def has_the_same_nodes(self, other: "Reading") -> bool:
-        """Return whether both have nodes of the same names in the same order."""
-        return len(self.states) == len(other.states) and all(
-            state is was or state.name == was.name for state, was in zip(self.states, other.states, strict=True)
+    `snapshot`: its mark; the snapshot itself may be large.
+    """
+
+    snapshot: object
+    pools: Mapping[str, NodePool]
+    policies: Mapping[str, DisruptionPolicy]
+    leaving: Mapping[str, LeavingNode]
+    nominated: frozenset[str]
+    events: Mapping[str, datetime]
+    facts: list[NodeFacts]
+    lineup: Lineup | None
+
+    @classmethod
+    def of(cls, reading: Reading, facts: list[NodeFacts], lineup: Lineup | None) -> "LastReading":
+        """Keep what the next reading is compared with."""
+        snapshot = reading.snapshot
+        return cls(
+            snapshot.mark,
+            snapshot.pools,
+            reading.policies,
+            reading.leaving,
+            reading.nominated,
+            reading.events,
+            facts,
+            lineup,
         )
+
+    def has_the_rules_of(self, reading: Reading) -> bool:
+        """Return whether the nodes of both are under the same rules."""
+        return _are_the_same(self.pools, reading.snapshot.pools) and _are_the_same(self.policies, reading.policies)
+
+    def planned_otherwise(self, reading: Reading) -> set[str]:
+        """Return the nodes and claims that commands do something else with, or whose last pod event is another."""
+        leaving = self.leaving
+        changed = {name for name, entry in reading.leaving.items() if leaving.get(name) != entry}
+        changed.update(leaving.keys() - reading.leaving.keys(), reading.nominated ^ self.nominated)
+        changed.update(keys_changed(self.events, reading.events))
+        return changed
 
 
 def _are_the_same(some: Mapping[str, object], others: Mapping[str, object]) -> bool:
@@ -108,12 +133,12 @@ class FactsCache:
         self._sums: dict[str, _Sums] = {}
         self._timed: dict[str, ProtectionSpan] = {}
         self._nodes: dict[str, _Node] = {}
-        self._here: list[str] = []
+        self._here: Mapping[str, int] = {}
         self._pdbs: dict[str, list[PodDisruptionBudget]] = {}
         self._looked_at: Sequence[PodDisruptionBudget] | None = None
         self._settings: Settings | None = None
         self._catalogue: Catalogue | None = None
-        self._last: tuple[Reading, tuple[NodeFacts, ...]] | None = None
+        self._last: LastReading | None = None
         self.guards = Guards(())
         self.roster = Roster()
 
@@ -130,11 +155,12 @@ class FactsCache:
                 self._sums = {}
         self._settings, self._catalogue = settings, catalogue
         others, turned = self._look_at_pdbs(pdbs)
-        here = list(snapshot.index)
-        if here != self._here:
-            self._here = here
-            self._sums = {name: entry for name in here if (entry := self._sums.get(name)) is not None}
-            self._nodes = {name: known for name in here if (known := self._nodes.get(name)) is not None}
+        if snapshot.index is not self._here:
+            self._here = snapshot.index
+            for name in self._sums.keys() - self._here.keys():
+                del self._sums[name]
+            for name in self._nodes.keys() - self._here.keys():
+                del self._nodes[name]
         if others or turned:
             self._sums = {
                 name: entry
@@ -181,34 +207,27 @@ class FactsCache:
             self._timed[node] = span
         self._sums[node] = _Sums(pods, sums, asked, pdbs)
 
-    def last_facts(self, reading: Reading) -> tuple[list[NodeFacts], Sequence[int]] | None:
-        """Return the previous facts, by index, and the indexes at which they may be outdated."""
-        if self._last is None or not self._last[1] or not reading.has_the_same_rules(self._last[0]):
-            return None
-        before, found = self._last
-        states_before, pods_before = before.states, before.pods_on
-        if not reading.has_the_same_nodes(before):
-            places = {state.name: place for place, state in enumerate(states_before)}
-            # A node that was not there gets the facts of another one first: its state differs, so they are outdated.
-            at = [places.get(state.name, 0) for state in reading.states]
-            found = tuple([found[place] for place in at])
-            states_before = tuple([states_before[place] for place in at])
-            pods_before = tuple([pods_before[place] for place in at])
-        counted, known = self._sums, self._nodes
-        pairs = zip(reading.states, states_before, reading.pods_on, pods_before, strict=True)
-        changed = [
-            place
-            for place, (state, was, pods, had) in enumerate(pairs)
-            if state is not was or pods is not had or state.name not in counted or state.name not in known
-        ]
-        others = reading.planned_otherwise(before)
-        if others:
-            changed.extend(place for place, state in enumerate(reading.states) if _is_among(others, state))
-        return list(found), changed
+    def last_facts(self, reading: Reading) -> tuple[LastReading, Edits, set[int]] | None:
+        """Return what was read last, how nodes came and went since, and the places at which facts may be outdated.
 
-    def keep_reading(self, reading: Reading, found: Sequence[NodeFacts]) -> None:
-        """Cache all facts for the next round."""
-        self._last = (reading, tuple(found))
+        None if that is not known.
+        """
+        last, snapshot = self._last, reading.snapshot
+        changes = None if last is None else snapshot.changes_since(last.snapshot)
+        if last is None or changes is None or snapshot.rows.has_namesakes or not last.has_the_rules_of(reading):
+            return None
+        edits, changed = changes
+        index, name_of_claim = snapshot.index, snapshot.rows.name_of_claim
+        others = last.planned_otherwise(reading)
+        others.update([name_of_claim[name] for name in others if name in name_of_claim])
+        for kept in (self._sums, self._nodes):
+            if len(kept) != len(index):
+                others.update(index.keys() - kept.keys())
+        return last, edits, changed.union([index[name] for name in others if name in index])
+
+    def keep_reading(self, reading: Reading, facts: list[NodeFacts], lineup: Lineup | None) -> None:
+        """Cache all facts for the next round; `lineup`: all nodes by name, if the scheduler sees all of them."""
+        self._last = LastReading.of(reading, facts, lineup)
 
     def facts_of(self, inputs: Inputs) -> NodeFacts | None:
         """Return the facts cached for the same inputs, or None."""
@@ -221,10 +240,6 @@ class FactsCache:
             self._nodes.pop(facts.name, None)
         else:
             self._nodes[facts.name] = _Node(inputs, facts)
-
-
-def _is_among(planned: Container[str], state: StateNode) -> bool:
-    return state.name in planned or (state.claim is not None and state.claim.metadata.name in planned)
 
 
 def _turned(old: Sequence[PodDisruptionBudget], new: Sequence[PodDisruptionBudget]) -> list[str] | None:

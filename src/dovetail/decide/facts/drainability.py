@@ -7,9 +7,10 @@ pod and the PDB. Knows nothing of budgets or savings. Sits in decide, at the bot
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+import msgspec
 
 from dovetail.model import names
 from dovetail.model.labels.selectors import LabelSelector
@@ -18,8 +19,7 @@ from dovetail.model.timing.duration import DurationError, later, parse_go_durati
 from dovetail.scheduling.pods.pod import is_active, is_mirror, tolerates_disruption
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Protection:
+class Protection(msgspec.Struct, frozen=True, kw_only=True):
     """A pod's active do-not-disrupt. `until` is None if it does not expire."""
 
     pod: Pod
@@ -27,8 +27,7 @@ class Protection:
     until: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PdbVeto:
+class PdbVeto(msgspec.Struct, frozen=True, kw_only=True):
     """A pod that can't be evicted now: its PDB allows none, or it has several PDBs."""
 
     pod: Pod
@@ -71,8 +70,7 @@ def _positive_span(text: str) -> int | None:
     return span if span > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Guard:
+class _Guard(msgspec.Struct, frozen=True):
     key: str
     selector: LabelSelector
     spares_unready: bool

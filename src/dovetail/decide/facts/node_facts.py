@@ -5,17 +5,18 @@ in decide, at the bottom.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
+
+import msgspec
 
 from dovetail.api.pod_windows import PodWindow
 from dovetail.api.pool_marks import Pause, read_pause
 from dovetail.decide.facts import cost
 from dovetail.decide.facts.drainability import PdbVeto, Protection
 from dovetail.model import names
-from dovetail.model.cached import KeepsValues, cached
+from dovetail.model.cached import cached
 from dovetail.model.money import Money
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition
 from dovetail.model.policies.controls import RepairRule
@@ -44,8 +45,7 @@ def is_length(text: str) -> bool:
     return read_expiry(text) is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timer:
+class Timer(msgspec.Struct, frozen=True, kw_only=True):
     """A timer of a node: since when, how long (nanoseconds), until when."""
 
     since: datetime
@@ -57,8 +57,7 @@ class Timer:
         return now < self.until
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sickness:
+class Sickness(msgspec.Struct, frozen=True, kw_only=True):
     """A condition of a node that its pool repairs: since when, by which rule, and when repair may start."""
 
     rule: RepairRule
@@ -66,8 +65,7 @@ class Sickness:
     due: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class NodeFacts(KeepsValues):
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """One node (or NodeClaim without a node). Valid while its objects are the same: nothing depends on the time."""
 
     name: str

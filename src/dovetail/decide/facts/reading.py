@@ -9,8 +9,9 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Final
 
-from dovetail.decide.facts.cache import FactsCache, Inputs, Reading
+from dovetail.decide.facts.cache import FactsCache, Inputs, LastReading, Reading
 from dovetail.decide.facts.drainability import Guards
+from dovetail.decide.facts.lineup import Lineup
 from dovetail.decide.facts.node_facts import NodeFacts, read_expiry
 from dovetail.decide.facts.pod_sums import PodSums, sum_up
 from dovetail.decide.gates import timers
@@ -19,6 +20,7 @@ from dovetail.model import names
 from dovetail.model.objects import Node, NodeClaim, condition, is_true
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.scheduling.nodes import StateNode, state_node, why_leaving
+from dovetail.scheduling.reading.rows import Edits
 from dovetail.scheduling.snapshot import Snapshot
 
 _TAINTS: Final = (names.DISRUPTION_TAINT, names.DISRUPTED_TAINT)
@@ -47,38 +49,43 @@ class Reader:
             memory.look_at(snapshot, settings)
         self.guards = Guards(pdbs) if memory is None else memory.guards
 
-    def read(self) -> tuple[NodeFacts, ...]:
+    def read(self) -> Lineup:
         """Return the facts of every node and of every claim without one, by name.
 
         Nodes that the scheduler does not see yet (their labels are not set) are included: they get a verdict.
         """
-        found = self._seen()
-        unseen = [state_node(node, None) for node in self._unseen()]
-        found.extend(self._read(self._inputs(state, PodSums())) for state in unseen)
-        return tuple(sorted(found, key=attrgetter("name")))
-
-    def _seen(self) -> list[NodeFacts]:
-        """Return the facts of the nodes that the scheduler sees, in its order; only changed ones are read again."""
-        states, memory = self.snapshot.states, self.memory
         reading = Reading(
-            states=states,
-            pods_on=self.snapshot.pods_on,
-            pools=self.pools,
+            snapshot=self.snapshot,
             policies=self.policies,
             leaving=self.leaving,
             nominated=self.nominated,
             events=self.pod_events,
         )
-        last = memory.last_facts(reading) if memory is not None else None
-        if last is None:
-            found = [self._facts(index, state) for index, state in enumerate(states)]
+        known = None if self.memory is None else self.memory.last_facts(reading)
+        if known is None:
+            found, lineup = [self._facts(place) for place in range(len(self.snapshot.states))], None
         else:
-            found, changed = last
-            for index in changed:
-                found[index] = self._facts(index, states[index])
-        if memory is not None:
-            memory.keep_reading(reading, found)
-        return found
+            found, lineup = self._renewed(*known)
+        unseen = [self._read(self._inputs(state_node(node, None), PodSums())) for node in self._unseen()]
+        if lineup is None or unseen:
+            lineup = Lineup.of(sorted([*found, *unseen], key=attrgetter("name")))
+        if self.memory is not None:
+            self.memory.keep_reading(reading, found, None if unseen else lineup)
+        return lineup
+
+    def _renewed(self, last: LastReading, edits: Edits, places: set[int]) -> tuple[list[NodeFacts], Lineup | None]:
+        """Return the last facts with those at some places read again, in the scheduler's order and by name."""
+        found = list(last.facts)
+        gone = [found[place] for place in edits.gone]
+        new = [self._facts(place) for place in edits.new]
+        edits.apply(found, new)
+        for place in sorted(places.difference(edits.new)):
+            facts = self._facts(place)
+            if facts is not found[place]:
+                gone.append(found[place])
+                new.append(facts)
+                found[place] = facts
+        return found, None if last.lineup is None else last.lineup.edited(gone, new)
 
     def _unseen(self) -> list[Node]:
         """Return the Nodes that the scheduler does not see."""
@@ -98,7 +105,8 @@ class Reader:
                 self.memory.keep_sums(name, pods, known, self.guards.over(pods), self.now)
         return known
 
-    def _facts(self, index: int, state: StateNode) -> NodeFacts:
+    def _facts(self, index: int) -> NodeFacts:
+        state = self.snapshot.states[index]
         inputs = self._inputs(state, self._sum_up(index, state.name))
         if self.memory is None:
             return self._read(inputs)

@@ -7,12 +7,14 @@ slowly. Sits in decide, above node_facts, below the cache and the context.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 from itertools import count
 from operator import attrgetter
 from typing import Final
 
+from dovetail.decide.facts.lineup import Lineup, step
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.model.command import Method
 from dovetail.model.settings import CandidateOrder
@@ -34,16 +36,10 @@ class _Followed:
     def __init__(self) -> None:
         self.nodes: Sequence[NodeFacts] = ()
 
-    def step(self, nodes: Sequence[NodeFacts]) -> tuple[list[NodeFacts], list[NodeFacts]]:
+    def step(self, nodes: Sequence[NodeFacts]) -> tuple[Sequence[NodeFacts], Sequence[NodeFacts]]:
         """Follow to these nodes; return the facts that are not valid any more, and the new ones."""
         before, self.nodes = self.nodes, nodes
-        if before is nodes:
-            return [], []
-        pairs = [(one, other) for one, other in zip(before, nodes, strict=False) if one is not other]
-        gone = [*(one for one, _ in pairs), *before[len(nodes) :]]
-        new = [*(other for _, other in pairs), *nodes[len(before) :]]
-        old_ids, new_ids = set(map(id, gone)), set(map(id, new))
-        return [one for one in gone if id(one) not in new_ids], [other for other in new if id(other) not in old_ids]
+        return step(before, nodes)
 
 
 class _Alarms:
@@ -60,6 +56,10 @@ class _Alarms:
         when = min([when for when in times if when > now], default=None)
         if when is not None:
             heappush(self._heap, (when, next(self._numbers), facts))
+
+    def has(self, facts: NodeFacts) -> bool:
+        """Return whether a node is known here."""
+        return id(facts) in self._set
 
     def drop(self, gone: Sequence[NodeFacts]) -> None:
         """Forget nodes."""
@@ -111,8 +111,7 @@ class Openings:
     def _start_again(self) -> None:
         self._followed, self._alarms = _Followed(), _Alarms()
         self._closed: dict[int, FirstClosed] = {}
-        self._open: dict[Method, set[int]] = {method: set() for method in Method}
-        self._passing: dict[Method, list[NodeFacts]] = {method: [] for method in Method}
+        self._passing: dict[Method, Lineup] = {method: Lineup.of(()) for method in Method}
 
     def look_at(
         self,
@@ -120,7 +119,7 @@ class Openings:
         managed: frozenset[str] | None,
         now: datetime,
         ask: Callable[[NodeFacts], FirstClosed],
-    ) -> tuple[dict[Method, list[NodeFacts]], dict[int, FirstClosed]]:
+    ) -> tuple[dict[Method, Lineup], dict[int, FirstClosed]]:
         """Return the nodes that are open to each method, by name, and the closed gates of each, by identity.
 
         `managed`: the managed pools, None: all. `ask` is called for nodes that may have changed.
@@ -131,22 +130,31 @@ class Openings:
         gone, new = self._followed.step(nodes)
         self._alarms.drop(gone)
         asked = [*new, *self._alarms.pop(now)]
-        changed: dict[Method, None] = {}
+        out: dict[Method, dict[int, NodeFacts]] = {}
+        coming: dict[Method, dict[int, NodeFacts]] = {}
         for facts in (*gone, *asked):
             for method in _open_methods(self._closed.pop(id(facts), ())):
-                self._open[method].remove(id(facts))
-                changed[method] = None
+                out.setdefault(method, {})[id(facts)] = facts
         for facts in asked:
             closed = self._closed[id(facts)] = ask(facts)
             for method in _open_methods(closed):
-                self._open[method].add(id(facts))
-                changed[method] = None
+                if out.get(method, {}).pop(id(facts), None) is None:
+                    coming.setdefault(method, {})[id(facts)] = facts
             times = (*facts.times, *facts.window_edges(now)) if facts.pod_windows else facts.times
             self._alarms.set(facts, times, now)
-        for method in changed:
-            here = self._open[method]
-            self._passing[method] = [facts for facts in nodes if id(facts) in here]
+        for method in {**out, **coming}:
+            some, others = out.get(method, {}), coming.get(method, {})
+            self._passing[method] = self._edited(method, tuple(some.values()), tuple(others.values()), nodes)
         return dict(self._passing), dict(self._closed)
+
+    def _edited(
+        self, method: Method, gone: Sequence[NodeFacts], new: Sequence[NodeFacts], nodes: Sequence[NodeFacts]
+    ) -> Lineup:
+        found = self._passing[method].edited(gone, new)
+        if found is None:
+            here = {id(facts) for facts in (*self._passing[method], *new)}.difference(map(id, gone))
+            found = Lineup.of([facts for facts in nodes if id(facts) in here])
+        return found
 
 
 def _open_methods(closed: FirstClosed) -> list[Method]:
@@ -192,21 +200,72 @@ def cost_key(facts: NodeFacts, order: CandidateOrder, now: datetime) -> tuple[fl
     return facts.disruption_cost_float(now), facts.name
 
 
+class Hidden:
+    """The nodes that a timer closes to moved pods."""
+
+    def __init__(self) -> None:
+        self._now: datetime | None = None
+        self._start_again()
+
+    def _start_again(self) -> None:
+        self._followed, self._alarms = _Followed(), _Alarms()
+        self._hidden = Lineup.of(())
+
+    def of(self, nodes: Sequence[NodeFacts], now: datetime, until_of: Callable[[NodeFacts], datetime | None]) -> Lineup:
+        """Return the nodes that are closed now, by name; `until_of`: until when a node is, if at all."""
+        if self._now is not None and now < self._now:
+            self._start_again()
+        self._now = now
+        gone, new = self._followed.step(nodes)
+        leaving = [facts for facts in gone if self._alarms.has(facts)]
+        self._alarms.drop(leaving)
+        ended = list(self._alarms.pop(now))
+        self._alarms.drop(ended)
+        coming = []
+        for facts in new:
+            until = until_of(facts)
+            if until is not None and now < until:
+                coming.append(facts)
+                self._alarms.set(facts, (until,), now)
+        found = self._hidden.edited([*leaving, *ended], coming)
+        if found is None:
+            found = Lineup.of([facts for facts in nodes if self._alarms.has(facts)])
+        self._hidden = found
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The nodes of a pool that budgets count, and how many of them use up budget."""
+
+    nodes: Lineup
+    used: int
+
+
+NOBODY: Final = Counted(Lineup.of(()), 0)
+
+
 class Members:
     """The nodes that budgets count, by pool."""
 
     def __init__(self) -> None:
         self._followed = _Followed()
-        self._of: dict[str, list[NodeFacts]] = {}
+        self._of: dict[str, Counted] = {}
 
-    def by_pool(self, nodes: Sequence[NodeFacts]) -> Mapping[str, list[NodeFacts]]:
+    def by_pool(self, nodes: Sequence[NodeFacts]) -> Mapping[str, Counted]:
         """Return the counted nodes of each pool that has some, by name."""
         gone, new = self._followed.step(nodes)
-        left = {id(facts) for facts in gone}
         for pool in dict.fromkeys(facts.pool_name for facts in (*gone, *new)):
-            staying = [facts for facts in self._of.get(pool, ()) if id(facts) not in left]
+            before = self._of.get(pool, NOBODY)
+            leaving = [facts for facts in gone if facts.counted and facts.pool_name == pool]
             coming = [facts for facts in new if facts.counted and facts.pool_name == pool]
-            self._of[pool] = sorted([*staying, *coming], key=_name)
+            found = before.nodes.edited(leaving, coming)
+            if found is None:
+                left = set(map(id, leaving))
+                staying = [facts for facts in before.nodes if id(facts) not in left]
+                found = Lineup.of(sorted([*staying, *coming], key=_name))
+            used = before.used + sum(facts.used for facts in coming) - sum(facts.used for facts in leaving)
+            self._of[pool] = Counted(found, used)
         return dict(self._of)
 
 
@@ -215,3 +274,4 @@ class Roster:
 
     def __init__(self) -> None:
         self.openings, self.order, self.timetable, self.members = Openings(), CostOrder(), Timetable(), Members()
+        self.hidden = Hidden()

@@ -6,9 +6,11 @@ methods.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import inf
+
+import msgspec
+from msgspec.structs import replace
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
@@ -23,8 +25,7 @@ from dovetail.model.verdicts import Gate
 LEAST = Fraction(1, 2)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolTotals:
+class PoolTotals(msgspec.Struct, frozen=True, kw_only=True):
     """The price of a pool and the cost of disrupting all of it: exact, and in Karpenter's floats."""
 
     cost: Fraction

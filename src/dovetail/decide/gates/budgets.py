@@ -8,12 +8,15 @@ methods.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
+import msgspec
+from msgspec.structs import replace
+
 from dovetail.api.pool_marks import Departure, History
 from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.facts.roster import NOBODY, Counted
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.outcome import UNLIMITED, BudgetRow
 from dovetail.model.cached import cached
@@ -28,8 +31,7 @@ NO_DOMAIN = ""
 """The domain of nodes that lack the label: one of their own (spec section 7)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Allowance:
+class Allowance(msgspec.Struct, frozen=True, kw_only=True):
     """What is left of a pool's flat budgets for a reason; `budget` is the tightest, None if none is active."""
 
     allowed: int
@@ -46,8 +48,7 @@ class Allowance:
         return max(0, self.allowed - self.used)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DomainAllowance:
+class DomainAllowance(msgspec.Struct, frozen=True, kw_only=True):
     """What is left of a topology budget in one domain of a pool. `active`: whether drift may take from it at all."""
 
     budget: Budget
@@ -142,7 +143,7 @@ class BudgetLedger:
 
     def __init__(
         self,
-        members: Mapping[str, Sequence[NodeFacts]],
+        members: Mapping[str, Counted],
         policies: Mapping[str, DisruptionPolicy],
         settings: Settings,
         now: datetime,
@@ -153,8 +154,9 @@ class BudgetLedger:
     ) -> None:
         self._histories, self._hold = histories, hold
         self.policies, self.settings, self.now, self.in_flight = policies, settings, now, in_flight
-        self.nodes_of: dict[str, Sequence[NodeFacts]] = {name: members.get(name, ()) for name in policies}
-        self._used = {pool: sum(facts.used for facts in counted) for pool, counted in self.nodes_of.items()}
+        counted = {name: members.get(name, NOBODY) for name in policies}
+        self.nodes_of: dict[str, Sequence[NodeFacts]] = {name: entry.nodes for name, entry in counted.items()}
+        self._used = {name: entry.used for name, entry in counted.items()}
         self._flat: dict[tuple[str, Reason], Allowance] = {}
         self._domains: dict[str, dict[str, DomainAllowance]] = {}
 

@@ -8,8 +8,9 @@ below the methods.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
+
+import msgspec
 
 from dovetail.decide.facts.node_facts import NodeFacts, is_length
 from dovetail.decide.gates import method_rules, node_rules
@@ -68,8 +69,7 @@ _PLANNED = tuple(method for method in Method if method is not Method.UNHEALTHY)
 MAY_WAIT = (Method.EXPIRED, Method.DRIFTED)
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(msgspec.Struct, frozen=True):
     """The gates of one method that a node has run so far, in order; all but the last are passed."""
 
     method: Method

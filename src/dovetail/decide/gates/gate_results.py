@@ -4,9 +4,10 @@ Sits in decide, below the rules.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
+
+import msgspec
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.model.objects import Pod
@@ -14,8 +15,7 @@ from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Figure, Gate, GateResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateContext:
+class GateContext(msgspec.Struct, frozen=True, kw_only=True):
     """What the rules know besides the node: settings, the time, and which pools are managed (None: all).
 
     `buffered`: how many virtual pods of buffers each node holds, by name.
@@ -25,7 +25,7 @@ class GateContext:
     now: datetime
     managed_pools: frozenset[str] | None = None
     may_surge: bool = True
-    buffered: Mapping[str, int] = field(default_factory=dict)
+    buffered: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
 @lru_cache(maxsize=256)

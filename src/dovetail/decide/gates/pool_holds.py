@@ -6,8 +6,9 @@ them; methods only see that nothing is left. Knows no prices and no simulation. 
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from dovetail.api.pool_marks import Halt, read_halt
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -22,8 +23,7 @@ from dovetail.scheduling.launch.templates import pool_requirements
 from dovetail.scheduling.pods.pod import is_active, tolerates
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PoolHolds:
+class PoolHolds(msgspec.Struct, frozen=True, kw_only=True):
     """What blocks whole pools: an alert, limits of health, moved pods that are not settled, closed windows."""
 
     alert: str
@@ -71,8 +71,7 @@ def window_edges(policy: DisruptionPolicy, now: datetime) -> Iterator[datetime]:
             yield edge
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     """The pods without a node, and the labels that any new node may have."""
 
     pods: Sequence[Pod]

@@ -8,9 +8,11 @@ below the methods.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from dovetail.decide.gates.price_refusals import Refusal, below_threshold, no_cheaper, not_less, spot_switched_off
 from dovetail.decide.words import dollars
@@ -26,8 +28,7 @@ UNPAYABLE: Final = Fraction(10**30)
 """What no move saves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(msgspec.Struct, frozen=True, kw_only=True):
     """What the gates need to know about a node to remove."""
 
     name: str
@@ -42,8 +43,7 @@ class Source:
     asked_waste: Fraction | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Approved:
+class Approved(msgspec.Struct, frozen=True, kw_only=True):
     """A command that is worth it: its new nodes, what it saves and what it had to save."""
 
     new_nodes: tuple[NewNode, ...] = ()

@@ -3,11 +3,12 @@
 Decides nothing: `decide.gates.price` says which refusal it is. Sits in decide, below the gates.
 """
 
-from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
+
+import msgspec
 
 from dovetail.decide.words import dollars
 from dovetail.model.command import Command
@@ -26,8 +27,7 @@ PRICE_GATES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """The gate that refused a command, its numbers and its sentence.
 
     `instead`: what would be done now with less than the command would launch; the room for that is there.
@@ -35,7 +35,7 @@ class Refusal:
 
     gate: Gate
     why: str
-    figures: dict[str, Figure] = field(default_factory=dict)
+    figures: dict[str, Figure] = msgspec.field(default_factory=dict)
     savings: Money = 0
     required: Fraction = Fraction(0)
     simulated: bool = True

@@ -52,19 +52,17 @@ def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: da
     Those in their grace period (grace-period, Integration Points 2) and, as in Karpenter or if the setting says so,
     those within consolidateAfter. Their own pods and capacity still count: they are closed, not gone (spec section 12).
     """
-    grace, hides = settings.rules.grace_period, settings.consolidate_after_hides_destinations
-    if not hides:  # thousands, in every round
-        return [facts for facts in nodes if grace and (until := facts.hidden_until) is not None and now < until]
-    return [
-        facts
-        for facts in nodes
-        if (grace and in_grace_period(facts, now)) or (hides and _is_hidden_destination(facts, settings, now))
-    ]
+    ends = ((facts, closed_until(facts, settings)) for facts in nodes)
+    return [facts for facts, until in ends if until is not None and now < until]
 
 
-def _is_hidden_destination(facts: NodeFacts, settings: Settings, now: datetime) -> bool:
-    timer = _destination_timer(facts, settings)
-    return timer is not None and timer.running(now)
+def closed_until(facts: NodeFacts, settings: Settings) -> datetime | None:
+    """Return when a cost action may move pods to a node again; None: it is not closed by a timer."""
+    until = facts.hidden_until if settings.rules.grace_period else None
+    timer = _destination_timer(facts, settings) if settings.consolidate_after_hides_destinations else None
+    if timer is None:
+        return until
+    return timer.until if until is None else max(until, timer.until)
 
 
 def _destination_timer(facts: NodeFacts, settings: Settings) -> Timer | None:

@@ -6,7 +6,9 @@ which order. Sits in decide, above price and balanced, below the methods.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+import msgspec
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -92,15 +94,12 @@ def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | No
 
 def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
     """Refuse one node, with the likeliest and cheapest checks first."""
-    place, launch, refusal = context.index_of(facts), None, None
-    for least, launch, stands in context.bounds.replacement_at_least(place, several=context.new_nodes_max > 1):
-        if least > context.new_nodes_max:
-            refusal = _too_many_for_certain(least, context.new_nodes_max)
-        elif launch:
-            refusal = price.refuse_no_cheaper(facts.price, facts.price_float, launch, context.settings)
+    place, most, launch = context.index_of(facts), context.new_nodes_max, None
+    for least, launch in context.bounds.replacement_at_least(place, several=most > 1):
+        if least > most:
+            return _too_many_for_certain(least, most)
+        refusal = launch and price.refuse_no_cheaper(facts.price, facts.price_float, launch, context.settings)
         if refusal:
-            if stands and context.standing is not None:
-                context.standing.keep(facts, refusal)
             return refusal
     refusal = _refuse_unready(context, (place,))
     if refusal is None and context.settings.rules.savings_threshold:
@@ -195,7 +194,7 @@ def _too_many(count: int, most: int, *, certain: bool) -> Refusal:
 
 
 def _too_many_for_certain(least: int, most: int) -> Refusal:
-    return replace(_too_many(least, most, certain=False), simulated=False)
+    return msgspec.structs.replace(_too_many(least, most, certain=False), simulated=False)
 
 
 def _nothing(new_node: NewNode) -> Refusal:

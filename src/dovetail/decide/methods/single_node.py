@@ -5,7 +5,7 @@ every candidate gets its turn. The profile `karpenter-1.15` takes the pools in t
 beside the other methods, which it does not know.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -36,6 +36,7 @@ def run(context: RoundContext) -> MethodRun:
         return MethodRun(method=METHOD)
     found = candidates(context)
     held = without_budget(context, METHOD, found)
+    context.bounds.prepare([context.index_of(facts) for facts in found if facts.name not in held])
     refused: list[tuple[tuple[NodeFacts, ...], Refusal]] = []
     for facts in found:
         if facts.name in held:
@@ -87,7 +88,5 @@ def unscored(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
     """Judge one node before the Balanced score; computed once a round."""
     known = context.unscored.get(facts.name)
     if known is None:
-        known = context.standing.refusal_of(facts) if context.standing is not None else None
-        known = known or cost_move(context, (facts,))
-        context.unscored[facts.name] = known
+        known = context.unscored[facts.name] = cost_move(context, (facts,))
     return known

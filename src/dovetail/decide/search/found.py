@@ -1,6 +1,6 @@
 """What a search found, as a value. Sits in decide, below the search."""
 
-from dataclasses import dataclass
+import msgspec
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price_refusals import Refusal
@@ -11,8 +11,7 @@ Tried = tuple[tuple[NodeFacts, ...], Refusal]
 """A set of nodes that was judged and refused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What a search found: the best move, if any; what budgets held back; what was refused."""
 
     move: Move | None

@@ -4,8 +4,9 @@ Spec sections 13 to 19. `api.controls` reads them from a NodePool; decisions onl
 nanoseconds. A part with a `problem` could not be read and fails closed.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from dovetail.model.policies.reasons import Reason
 
@@ -13,8 +14,7 @@ if TYPE_CHECKING:
     from dovetail.model.timing.windows import Window
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllowWindow:
+class AllowWindow(msgspec.Struct, frozen=True, kw_only=True):
     """A window in which its reasons are allowed; no reasons: all. A broken window forbids its reasons."""
 
     index: int
@@ -29,16 +29,14 @@ class AllowWindow:
         return self.reasons is None or reason in self.reasons
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PendingLimit:
+class PendingLimit(msgspec.Struct, frozen=True, kw_only=True):
     """How many pods may be unschedulable, and for how long, before the pool stops."""
 
     count: int
     lasting: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+class Health(msgspec.Struct, frozen=True, kw_only=True):
     """The limits whose violation stops voluntary disruption in a pool; an unset part is None."""
 
     not_ready_nodes: str | None = None
@@ -54,8 +52,7 @@ class Health:
         return -(-amount * nodes // 100) if self.not_ready_nodes.endswith("%") else amount
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepairRule:
+class RepairRule(msgspec.Struct, frozen=True, kw_only=True):
     """A node condition that makes a node a candidate for repair once it has lasted long enough."""
 
     index: int

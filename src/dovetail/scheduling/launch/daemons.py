@@ -5,7 +5,6 @@ everything comes from the template. On an existing node, room is reserved only f
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -28,8 +27,7 @@ from dovetail.scheduling.pods.relax import TOLERATE_PREFERENCES
 from dovetail.scheduling.pods.requests import Amounts, resized_spec, spec_requests, uses_resource_claims
 
 
-@dataclass(frozen=True, slots=True)
-class Daemon:
+class Daemon(msgspec.Struct, frozen=True):
     """The pod of a DaemonSet as the scheduler expects it. `terms`: OR-joined requirements, in order."""
 
     name: str

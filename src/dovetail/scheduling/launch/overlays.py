@@ -8,9 +8,11 @@ scheduling, below machines.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final
+
+import msgspec
 
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
@@ -25,8 +27,7 @@ _ADJUSTMENT: Final = re.compile(r"[+-][0-9]+(\.[0-9]+)?%?")
 _OWN: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Overlay:
+class _Overlay(msgspec.Struct, frozen=True):
     """An overlay that can be read. `change`: a price, or a change of it with its sign; empty: none."""
 
     name: str
@@ -36,8 +37,7 @@ class _Overlay:
     capacity: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Overlaid:
+class Overlaid(msgspec.Struct, frozen=True):
     """A catalogue with overlays applied, and warnings about overlays that were ignored."""
 
     catalogue: Catalogue

@@ -5,8 +5,8 @@ both descending, as in Karpenter. A pool whose own requirements leave no type is
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from dovetail.api.manifests.pool_rules import launch_problems
@@ -22,8 +22,7 @@ from dovetail.scheduling.pods.requests import amounts
 HOST_PLACEHOLDER = "hostname-placeholder"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DaemonGroup:
+class DaemonGroup(msgspec.Struct, frozen=True, eq=False):
     """Types on which the same daemons would run, and their requests."""
 
     types: TypeBits
@@ -31,8 +30,7 @@ class DaemonGroup:
     ports: tuple[HostPort, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Template:
+class Template(msgspec.Struct, frozen=True, eq=False):
     """What a new node of a pool starts from. `room`: per resource, what each type has after its daemons."""
 
     index: int

@@ -4,7 +4,8 @@ Pod objects that the previous snapshot has read are found by their position or i
 only new objects cost anything. Room, topology counts and views are sums and sorts over these columns. Decides nothing.
 """
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 
 import msgspec
@@ -191,12 +192,13 @@ class Bindings:
         self.odd[places] = np.frombuffer(odd, dtype=np.bool_)
         return kinds, [mark for mark, _, _ in known]
 
-    def settle(self, codes: Sequence[int], names: NodeNames) -> None:
+    def settle(self, codes: "array[int]", names: NodeNames) -> None:
         """Assign pods to node indexes: `codes` are the numbers of the nodes' names, in the nodes' order."""
+        numbers = np.frombuffer(codes, dtype=np.int64)
         places = np.full(len(names), -1, dtype=np.int64)
-        for place, code in enumerate(codes):
-            if code > 0:
-                places[code] = place
+        places[numbers] = np.arange(len(codes))
+        places[0] = -1
+        self._places: Column = places
         self.node: Column = places[self.at]
         counts = np.bincount(self.node + 1, minlength=len(codes) + 1)
         self._edges: Column = np.cumsum(counts)
@@ -211,6 +213,10 @@ class Bindings:
         if self._bits is None:
             self._bits = self.flags.tolist()
         return self._bits
+
+    def places_of(self, codes: Iterable[int]) -> list[int]:
+        """Return the indexes of nodes, given the numbers of their names; names of no node are left out."""
+        return [place for place in self._places[np.fromiter(codes, dtype=np.int64)].tolist() if place >= 0]
 
     def on_node(self, index: int) -> list[int]:
         """Return the indexes of the pods on a node, in the order of the cluster."""

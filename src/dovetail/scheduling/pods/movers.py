@@ -9,6 +9,9 @@ from datetime import datetime
 from itertools import compress
 from operator import attrgetter
 
+import numpy as np
+import numpy.typing as npt
+
 from dovetail.model.objects import Pod, PodDisruptionBudget
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.pods import pod as filters
@@ -83,10 +86,12 @@ class Movers:
         "_demand",
         "_index",
         "_leaving",
+        "_named",
         "_queue",
         "_specs",
         "_started",
         "_started_demand",
+        "_table",
         "_waiting",
         "classes",
         "flags",
@@ -111,12 +116,14 @@ class Movers:
         self._queue: list[Entry] | None = None
         self._alike: list[list[Entry]] | None = None
         self._waiting: list[Entry] | None = None
+        self._named: dict[str, Entry] | None = None
         self._leaving: Leaving = []
         self._index = -1
         self._specs: Specs | None = None
         self._started: Specs | None = None
         self._demand: Demand | None = None
         self._started_demand: Demand | None = None
+        self._table: npt.NDArray[np.int64] | None = None
 
     @property
     def queue(self) -> list[Entry]:
@@ -146,6 +153,13 @@ class Movers:
             self._waiting = [Entry(pod, cls, exempt=True, pending=False, leaving=True) for pod, cls in pairs]
         return self._waiting
 
+    @property
+    def waiting_by_name(self) -> dict[str, Entry]:
+        """Return these entries by the pods' `namespace/name`; don't modify them."""
+        if self._named is None:
+            self._named = {entry.name: entry for entry in self.waiting}
+        return self._named
+
     def leaving(self, index: int) -> Leaving:
         """Return what the packer removes from its counts when the node, now at this index, goes."""
         if self._index != index:
@@ -168,6 +182,14 @@ class Movers:
             started = [cls for pod, cls in pairs if pod.status.phase != "Pending"]
             self._started = self.specs if len(started) == len(self.classes) else _count(started)
         return self._started
+
+    @property
+    def table(self) -> npt.NDArray[np.int64]:
+        """Return the same as two rows: the numbers of the specs, and how many pods there are of each."""
+        if self._table is None:
+            pairs = [(info.id, count) for info, count in self.started]
+            self._table = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        return self._table
 
     @property
     def demand(self) -> Demand:

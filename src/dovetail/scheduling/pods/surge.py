@@ -6,10 +6,11 @@ pods, and what prevents one from rolling now. Sits in scheduling, below movers; 
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
+
+import msgspec
 
 from dovetail.model.cluster import Cluster
 from dovetail.model.names import SURGE
@@ -20,8 +21,7 @@ Owner = tuple[str, str]
 """Namespace and name of a ReplicaSet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surge:
+class Surge(msgspec.Struct, frozen=True, kw_only=True):
     """A Deployment that may be moved by its rolling update, and its pods; `problem`: why not now."""
 
     deployment: Deployment

@@ -6,8 +6,9 @@ requirements, as in Karpenter: they restrict the node, not the pod's choice of d
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from dovetail.model import names
 from dovetail.model.cluster import Cluster
@@ -33,8 +34,7 @@ _IN_TREE: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class VolumeNeeds:
+class VolumeNeeds(msgspec.Struct, frozen=True):
     """What one pod's volumes require: OR-joined node requirements and claims per driver.
 
     `lost`: why no node can take the pod. `unusable`: why a pending pod is not considered at all.

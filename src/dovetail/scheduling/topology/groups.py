@@ -7,9 +7,9 @@ Karpenter: the minimum is always 0, since a new node can be opened; they are cou
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -148,8 +148,7 @@ def domain_universe(key: str, pools: Sequence[NodePool], machines: Machines) -> 
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TopologyRule:
+class TopologyRule(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One topology rule: kind, label (`key`), which pods it counts (`namespaces`, `selector`), and its bounds.
 
     `null_selector`: no selector was given; the base is all pods, and placed ones are not added. `tolerations`: taints

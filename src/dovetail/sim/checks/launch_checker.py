@@ -7,8 +7,9 @@ the nodes that they need. Each node is in one command only (another checker's pr
 bounds all commands together. Uses objects and calls, never the engine's state. Sits in sim, beside the other checkers.
 """
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, cast
+
+from msgspec.structs import replace
 
 from dovetail.lifecycle.commands.records import Record, decode_record
 from dovetail.lifecycle.messages import CreateNodeClaim, Instruction, TaintNode

@@ -1,0 +1,1 @@
+"""How a snapshot reads nodes, and what it hands over to the next one."""

@@ -1,0 +1,65 @@
+"""What a snapshot hands over to the next one: registries that only grow, and results by object.
+
+Decides nothing; `scheduling.snapshot` owns it.
+"""
+
+from dataclasses import dataclass, replace
+
+from dovetail.model.catalogue import Catalogue
+from dovetail.scheduling.entries import Entry
+from dovetail.scheduling.launch.daemons import Daemons
+from dovetail.scheduling.launch.machines import Machines, Resources
+from dovetail.scheduling.launch.templates import TemplateCache
+from dovetail.scheduling.pods.bindings import NodeNames
+from dovetail.scheduling.pods.class_index import IndexCache
+from dovetail.scheduling.pods.classes import Classes
+from dovetail.scheduling.reading.rows import RowRegistries
+from dovetail.scheduling.room import Needs, Sizes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SnapshotMemory:
+    """What the next snapshot reuses: registries that only grow, and results by object."""
+
+    catalogue: Catalogue
+    resources: Resources
+    classes: Classes
+    machines: Machines
+    names: NodeNames
+    template_cache: TemplateCache
+    daemons: Daemons
+    sizes: Sizes
+    needs: Needs
+    index: IndexCache
+    ignored: dict[int, str]
+    """Why pods of a spec without volumes can't be helped; empty where they can."""
+    pending: dict[int, Entry]
+    """Pods that waited for a node, by identity, ready to be placed."""
+
+    @property
+    def of_rows(self) -> RowRegistries:
+        """Return what nodes are numbered by."""
+        return RowRegistries(self.resources, self.names, self.sizes)
+
+
+def remembered(catalogue: Catalogue, old: SnapshotMemory | None) -> SnapshotMemory:
+    """Return the memory of a new snapshot: empty, or that of the previous one."""
+    if old is None:
+        resources = Resources()
+        return SnapshotMemory(
+            catalogue,
+            resources,
+            Classes(resources),
+            Machines(catalogue, resources),
+            NodeNames(),
+            TemplateCache(),
+            Daemons(),
+            Sizes(),
+            Needs(),
+            IndexCache(),
+            {},
+            {},
+        )
+    same = old.catalogue is catalogue
+    machines = old.machines if same else Machines(catalogue, old.resources)
+    return replace(old, catalogue=catalogue, machines=machines, ignored=old.ignored if same else {})

@@ -1,0 +1,326 @@
+"""The nodes of a snapshot as parallel columns, brought up to date by the objects that changed.
+
+Nodes and claims are joined by provider id, read once each and sorted in the order in which pods are offered to them:
+initialized first, then by name. The next snapshot looks only at Nodes and NodeClaims that are other objects than
+before, and learns which rows they changed. Decides nothing; `scheduling.snapshot` owns the rows.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, MutableSequence, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import numpy as np
+
+from dovetail.model.cluster import Cluster
+from dovetail.model.listing import Listing
+from dovetail.model.objects import Node, NodeClaim
+from dovetail.model.rules import Rules
+from dovetail.model.settings import Settings
+from dovetail.scheduling.launch.machines import Mask, Resources
+from dovetail.scheduling.nodes import MARKED, Pair, StateNode, join, leaving_reason, pair_up, state_node
+from dovetail.scheduling.pods.bindings import NodeNames
+from dovetail.scheduling.room import Sizes
+
+Item = TypeVar("Item")
+_Kind = TypeVar("_Kind", Node, NodeClaim)
+_Key = tuple[str, str]
+"""What a row is found by: the provider id, or the name of a Node that has none."""
+_Order = tuple[bool, str]
+_FEW: Final = 16
+_SHARE: Final = 16
+"""Up to one row of so many is changed in place; with more, joining all objects again is faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edits:
+    """How one sequence of rows became another: `gone`, highest place first, are taken out, then `new` are put in."""
+
+    gone: tuple[int, ...] = ()
+    new: tuple[int, ...] = ()
+
+    def apply(self, values: MutableSequence[Item], coming: Iterable[Item]) -> None:
+        """Change a column of the old rows into one of the new rows; `coming`: the values of those that are new."""
+        for place in self.gone:
+            del values[place]
+        for place, value in zip(self.new, coming, strict=True):
+            values.insert(place, value)
+
+
+UNCHANGED: Final = Edits()
+
+
+@dataclass(frozen=True, slots=True)
+class RowRegistries:
+    """What rows are numbered by; registries only grow."""
+
+    resources: Resources
+    names: NodeNames
+    sizes: Sizes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Row:
+    """One node as it was read: why it is leaving, its size, and the number of its name, 0 if it has not joined."""
+
+    state: StateNode
+    leaving: str
+    size: int
+    code: int
+
+    @property
+    def order(self) -> _Order:
+        return not self.state.initialized, self.state.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Join:
+    """All that can be joined, by provider id, and the rows that came of it; `twins`: an id is used twice."""
+
+    nodes: dict[str, Node]
+    claims: dict[str, NodeClaim]
+    rows: dict[_Key, _Row]
+    twins: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeRows:
+    """All rows, column by column. `edits` leads here from the rows with the mark `since`; `mark` stands for these."""
+
+    nodes: Sequence[Node]
+    claims: Sequence[NodeClaim]
+    rules: Rules
+    joined: _Join
+    order: list[_Order]
+    states: list[StateNode]
+    names: list[str]
+    codes: "array[int]"
+    sizes: list[int]
+    leaving: list[str]
+    stays: bytearray
+    has_node: bytearray
+    index: dict[str, int]
+    name_of_claim: dict[str, str]
+    edits: Edits = UNCHANGED
+    since: object = None
+    mark: object = field(default_factory=object)
+
+    def edits_since(self, mark: object) -> Edits | None:
+        """Return what leads from the rows with a mark to these; None if that is not known."""
+        if mark is self.mark:
+            return UNCHANGED
+        return self.edits if self.since is not None and mark is self.since else None
+
+    @property
+    def has_namesakes(self) -> bool:
+        """Return whether two rows have the same name."""
+        return len(self.index) != len(self.names)
+
+    @property
+    def initialized(self) -> int:
+        """Return how many rows are of initialized nodes; these come first."""
+        return bisect_left(self.order, (True, ""))
+
+    def staying(self, marked: Sequence[str]) -> tuple[list[str], Mask]:
+        """Return why each row is leaving, empty if it is not, and which rows stay; rows that are `marked` leave too."""
+        stays = np.frombuffer(self.stays, dtype=np.bool_)
+        if not marked:
+            return self.leaving, stays
+        chosen = frozenset(marked)
+        places = (
+            [place for place, name in enumerate(self.names) if name in chosen]
+            if self.has_namesakes
+            else [self.index[name] for name in marked if name in self.index]
+        )
+        reasons, stays = list(self.leaving), stays.copy()
+        stays[places] = False
+        for place in places:
+            reasons[place] = MARKED
+        return reasons, stays
+
+
+def read_rows(cluster: Cluster, settings: Settings, registries: RowRegistries, earlier: NodeRows | None) -> NodeRows:
+    """Return the rows of a cluster; of the earlier ones, only those whose objects changed are read again."""
+    if earlier is not None and earlier.rules != settings.rules:
+        earlier = None
+    found = None if earlier is None else _renewed(earlier, cluster, settings, registries)
+    return _all_rows(cluster, settings, registries, earlier) if found is None else found
+
+
+def _all_rows(cluster: Cluster, settings: Settings, registries: RowRegistries, earlier: NodeRows | None) -> NodeRows:
+    """Join and sort all objects; a pair that the earlier rows have is not read again."""
+    known: dict[tuple[int, int], _Row] = {}
+    if earlier is not None:
+        known = {(id(row.state.node), id(row.state.claim)): row for row in earlier.joined.rows.values()}
+    rows = [
+        known.get((id(node), id(claim))) or _row((node, claim), settings, registries) for node, claim in join(cluster)
+    ]
+    rows.sort(key=lambda row: row.order)
+    nodes = {node.spec.provider_id: node for node in cluster.nodes if node.spec.provider_id}
+    claims = {claim.status.provider_id: claim for claim in cluster.node_claims if claim.status.provider_id}
+    by_key = {_key_of(row): row for row in rows}
+    ids = [*map(_id_of, cluster.nodes), *map(_id_of, cluster.node_claims)]
+    twins = len(nodes) + len(claims) != len(ids) - ids.count("") or len(by_key) != len(rows)
+    names = [row.state.name for row in rows]
+    return NodeRows(
+        nodes=cluster.nodes,
+        claims=cluster.node_claims,
+        rules=settings.rules,
+        joined=_Join(nodes, claims, by_key, twins),
+        order=[row.order for row in rows],
+        states=[row.state for row in rows],
+        names=names,
+        codes=array("q", [row.code for row in rows]),
+        sizes=[row.size for row in rows],
+        leaving=[row.leaving for row in rows],
+        stays=bytearray(not row.leaving for row in rows),
+        has_node=bytearray(row.state.node is not None for row in rows),
+        index={name: place for place, name in enumerate(names)},
+        name_of_claim=dict(map(_claim_and_name, (row for row in rows if row.state.claim is not None))),
+    )
+
+
+def _renewed(before: NodeRows, cluster: Cluster, settings: Settings, registries: RowRegistries) -> NodeRows | None:
+    """Return the rows with changed objects joined and read again; None if that has to be done for all."""
+    gone, new = _changes(before.nodes, cluster.nodes)
+    gone_claims, new_claims = _changes(before.claims, cluster.node_claims)
+    if not (gone or new or gone_claims or new_claims):
+        return before
+    many = len(gone) + len(new) + len(gone_claims) + len(new_claims)
+    if before.joined.twins or many > _FEW + len(before.names) // _SHARE:
+        return None
+    nodes = _replaced(before.joined.nodes, gone, new)
+    claims = _replaced(before.joined.claims, gone_claims, new_claims)
+    if nodes is None or claims is None:
+        return None
+    named = {node.metadata.name: node for node in new}
+    rows, out, coming = dict(before.joined.rows), [], []
+    changed: list[Node | NodeClaim] = [*gone, *new, *filter(_id_of, [*gone_claims, *new_claims])]
+    for key in dict.fromkeys(map(_key_of_object, changed)):
+        provider_id, name = key
+        node = nodes.get(provider_id) if provider_id else named.get(name)
+        found = pair_up(node, claims.get(provider_id) if provider_id else None)
+        old = rows.pop(key, None)
+        if old is not None and found is not None and found[0] is old.state.node and found[1] is old.state.claim:
+            rows[key] = old
+            continue
+        if old is not None:
+            out.append(old)
+        if found is not None:
+            rows[key] = row = _row(found, settings, registries)
+            coming.append(row)
+    return _edited(before, cluster, _Join(nodes, claims, rows, twins=False), out, coming)
+
+
+def _edited(before: NodeRows, cluster: Cluster, joined: _Join, out: list[_Row], coming: list[_Row]) -> NodeRows | None:
+    """Return the columns without some rows and with others; None if one of these has another's place in the order."""
+    order, claims = list(before.order), dict(before.name_of_claim)
+    gone = sorted([_place_of(before, row) for row in out], reverse=True)
+    for place in gone:
+        del order[place]
+    coming.sort(key=lambda row: row.order)
+    new = []
+    for row in coming:
+        place = bisect_left(order, row.order)
+        if place < len(order) and order[place] == row.order:
+            return None
+        order.insert(place, row.order)
+        new.append(place)
+    for row in out:
+        if row.state.claim is not None:
+            del claims[row.state.claim.metadata.name]
+    claims.update(map(_claim_and_name, (row for row in coming if row.state.claim is not None)))
+    edits = Edits(tuple(gone), tuple(new))
+    states, names, codes, sizes = list(before.states), list(before.names), before.codes[:], list(before.sizes)
+    leaving, stays, has_node = list(before.leaving), before.stays[:], before.has_node[:]
+    edits.apply(states, [row.state for row in coming])
+    edits.apply(names, [row.state.name for row in coming])
+    edits.apply(codes, [row.code for row in coming])
+    edits.apply(sizes, [row.size for row in coming])
+    edits.apply(leaving, [row.leaving for row in coming])
+    edits.apply(stays, [not row.leaving for row in coming])
+    edits.apply(has_node, [row.state.node is not None for row in coming])
+    return NodeRows(
+        nodes=cluster.nodes,
+        claims=cluster.node_claims,
+        rules=before.rules,
+        joined=joined,
+        order=order,
+        states=states,
+        names=names,
+        codes=codes,
+        sizes=sizes,
+        leaving=leaving,
+        stays=stays,
+        has_node=has_node,
+        index=before.index if names == before.names else {name: place for place, name in enumerate(names)},
+        name_of_claim=claims,
+        edits=edits,
+        since=before.mark,
+    )
+
+
+def _place_of(rows: NodeRows, row: _Row) -> int:
+    """Return the place of a row; rows of the same name are told apart by their objects."""
+    place = bisect_left(rows.order, row.order)
+    while rows.states[place] is not row.state:
+        place += 1
+    return place
+
+
+def _row(found: Pair, settings: Settings, registries: RowRegistries) -> _Row:
+    node, claim = found
+    state = state_node(node, claim, soft_closing=settings.rules.steers)
+    for name in state.allocatable:
+        registries.resources.column_of(name)
+    code = registries.names.code(node.metadata.name) if node is not None else 0
+    return _Row(state, leaving_reason(state, settings), registries.sizes.code(state.allocatable), code)
+
+
+def _key_of(row: _Row) -> _Key:
+    node, claim = row.state.node, row.state.claim
+    if claim is not None:
+        return _key_of_object(claim)
+    assert node is not None, "a row has a Node or a NodeClaim"
+    return _key_of_object(node)
+
+
+def _key_of_object(item: Node | NodeClaim) -> _Key:
+    provider_id = _id_of(item)
+    return (provider_id, "") if provider_id else ("", item.metadata.name)
+
+
+def _id_of(item: Node | NodeClaim) -> str:
+    return item.spec.provider_id if isinstance(item, Node) else item.status.provider_id
+
+
+def _claim_and_name(row: _Row) -> tuple[str, str]:
+    assert row.state.claim is not None
+    return row.state.claim.metadata.name, row.state.name
+
+
+def _replaced(known: dict[str, _Kind], gone: Sequence[_Kind], new: Sequence[_Kind]) -> dict[str, _Kind] | None:
+    """Return objects by provider id without some and with others; None if an id would be used twice."""
+    found = dict(known)
+    for item in gone:
+        found.pop(_id_of(item), None)
+    for item in new:
+        provider_id = _id_of(item)
+        if provider_id and found.setdefault(provider_id, item) is not item:
+            return None
+    return found
+
+
+def _changes(before: Sequence[_Kind], after: Sequence[_Kind]) -> tuple[list[_Kind], list[_Kind]]:
+    """Return the objects that are not there any more, and those that are new, by identity."""
+    if before is after:
+        return [], []
+    if isinstance(before, Listing) and isinstance(after, Listing) and after.since is before.mark:
+        was = np.frombuffer(after.origin, dtype=np.int64)
+        stays = np.zeros(len(before), dtype=np.bool_)
+        stays[was[was >= 0]] = True
+        gone, new = np.flatnonzero(~stays).tolist(), np.flatnonzero(was < 0).tolist()
+        return [before[place] for place in gone], [after[place] for place in new]
+    old_ids, new_ids = set(map(id, before)), set(map(id, after))
+    return [item for item in before if id(item) not in new_ids], [item for item in after if id(item) not in old_ids]
