@@ -12,6 +12,7 @@ from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import Candidate
 from dovetail.lifecycle.memory.aftercare import Aftercare
+from dovetail.lifecycle.memory.owners import ready_of
 from dovetail.lifecycle.messages import (
     ClearRecord,
     Failure,
@@ -20,7 +21,6 @@ from dovetail.lifecycle.messages import (
     InstructionFailed,
     InstructionSucceeded,
 )
-from dovetail.lifecycle.owners import ready_of
 from dovetail.lifecycle.store import Store
 from dovetail.model.command import Action, Method
 from dovetail.model.objects import NodePool, Pod, ReplicaSet

@@ -15,8 +15,9 @@ def _pod(number: int, phase: str = "") -> Pod:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_each_object_is_where_its_listing_says(seed: int) -> None:
-    """After any changes, an object with a previous position is the same object, and others are new."""
+def test_each_object_is_where_its_listing_says(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After few or many changes, an object with a previous position is the same object, and others are new."""
+    monkeypatch.setattr("dovetail.lifecycle.column._MOVED_MAX", 4)
     dice, store = Random(seed), Store()
     before = store.cluster().pods
     for _ in range(30):
@@ -30,6 +31,8 @@ def test_each_object_is_where_its_listing_says(seed: int) -> None:
         if after is before:
             continue
         assert isinstance(after, Listing)
+        assert [pod.metadata.name for pod in after] == sorted(pod.metadata.name for pod in after)
+        assert all(store.get(Pod, pod.metadata.name, "n") is pod for pod in after)
         assert len(after.origin) == len(after)
         if isinstance(before, Listing):
             assert after.since is before.mark

@@ -16,12 +16,12 @@ from dovetail.lifecycle.commands.records import Candidate
 from dovetail.lifecycle.memory.aftercare import Aftercare
 from dovetail.lifecycle.memory.landing import LEAST, Landing
 from dovetail.lifecycle.memory.outcomes import HOUR, KEPT_MAX, Mover, Outcomes
+from dovetail.lifecycle.memory.owners import Before, missing, owners_of, ready_of, ready_on
 from dovetail.lifecycle.memory.pacing import BackOff, Pacing, stabilization_of
 from dovetail.lifecycle.memory.pod_events import PodEvents
 from dovetail.lifecycle.memory.regrowth import FIRST_WAIT, LEAST_WAIT, LOOK_AFTER, Regrowth, is_ours
 from dovetail.lifecycle.memory.waste import WasteBook
 from dovetail.lifecycle.messages import DeleteNodeClaim, Failure, Instruction
-from dovetail.lifecycle.owners import Before, missing, owners_of, ready_of, ready_on
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.command import Action, Command, Method

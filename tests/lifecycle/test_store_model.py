@@ -117,6 +117,8 @@ def check(store: Store, there: dict[tuple[str, str, str], AnyObject]) -> None:
     assert sorted(store.marks.claims) == [c.metadata.name for c in claims if names.COMMAND in c.metadata.annotations]
     for command in (*COMMANDS, "none"):
         assert store.marks.others("dovetail", {command}) == others(nodes, claims, command)
+    nodes_of = {c.metadata.name: c.status.node_name for c in claims if c.status.node_name}
+    assert store.nodes_of_claims(["c0", "c1", "c2", "c9"]) == [nodes_of[c] for c in ("c0", "c1", "c2") if c in nodes_of]
     numbered = list(store.claims_after(0))
     assert [item for _, item in numbered] == [c for c in reversed(there.values()) if isinstance(c, NodeClaim)]
     for place, (number, _) in enumerate(numbered):

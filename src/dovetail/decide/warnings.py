@@ -4,19 +4,18 @@ Sentences only, in a stable order. Sits in decide, below the round.
 """
 
 from collections.abc import Iterator
-from operator import attrgetter
 
 from dovetail.api.findings import shown
 from dovetail.api.manifests.pool_rules import launch_problems
 from dovetail.api.pool_marks import read_history, read_pause
 from dovetail.api.settings import unknown_names
 from dovetail.decide.context import RoundContext
-from dovetail.decide.facts.node_facts import is_length, read_expiry
+from dovetail.decide.facts.node_facts import read_expiry
+from dovetail.decide.facts.oddities import odd_spans
 from dovetail.decide.methods import unhealthy
 from dovetail.model.names import RECENT_DISRUPTIONS
-from dovetail.model.timing.duration import NEVER, format_duration
+from dovetail.model.timing.duration import format_duration
 
-_SPANS = attrgetter("spec.expire_after", "spec.termination_grace_period")
 UNREADABLE_MAX = 20
 """How many unreadable annotations are spelled out; the rest is counted."""
 
@@ -34,32 +33,22 @@ def warnings_of(context: RoundContext) -> tuple[str, ...]:
         found.extend(_forceful_first(context, name))
         found.extend(_marks(context, name))
     found.extend(unhealthy.warnings(context))
-    unreadable = [*_claims(context), *(text for facts in context.nodes for text in facts.unreadable)]
+    unreadable = list(_unreadable(context))
     found.extend(unreadable[:UNREADABLE_MAX])
     if len(unreadable) > UNREADABLE_MAX:
         found.append(f"{len(unreadable) - UNREADABLE_MAX} more NodeClaims or pods have values that can't be read")
     return tuple(found)
 
 
-def _claims(context: RoundContext) -> Iterator[str]:
-    """Return which NodeClaims have unreadable durations, and the consequence."""
-    claims = context.snapshot.cluster.node_claims
-    spans = set(map(_SPANS, claims))
-    if not any(_is_odd("expireAfter", life) or _is_odd("terminationGracePeriod", grace) for life, grace in spans):
-        return  # as nearly always
+def _unreadable(context: RoundContext) -> Iterator[str]:
+    """Return which NodeClaims have unreadable durations, which pods have unreadable values, and the consequence."""
+    claims, oddities = context.snapshot.cluster.node_claims, context.roster.oddities
     closes = {"expireAfter": "the node never expires", "terminationGracePeriod": "it lifts no pod's protection"}
-    for claim in claims:
-        spec = claim.spec
-        for key, text in (
-            ("expireAfter", spec.expire_after),
-            ("terminationGracePeriod", spec.termination_grace_period),
-        ):
-            if text is not None and _is_odd(key, text):
-                yield f"NodeClaim {claim.metadata.name}: spec.{key} ({shown(text)}) is no duration; {closes[key]}"
-
-
-def _is_odd(key: str, text: str | None) -> bool:
-    return text is not None and not is_length(text) and (key, text) != ("expireAfter", NEVER)
+    for claim in claims if oddities.in_claims(claims) else ():
+        for key, text in odd_spans(claim):
+            yield f"NodeClaim {claim.metadata.name}: spec.{key} ({shown(text)}) is no duration; {closes[key]}"
+    for facts in context.nodes if oddities.in_nodes(context.nodes) else ():
+        yield from facts.unreadable
 
 
 def _marks(context: RoundContext, pool: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from dovetail.model.money import Money
 
 _DOLLAR = 10**18
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def dollars(amount: Money | Fraction, *, bare: bool = False, places: int = 4) -> str:
@@ -38,9 +39,12 @@ def _nearest(amount: int, unit: int) -> int:
 
 def seconds(span: timedelta) -> str:
     """Write a period in short form: `2h5m`, `14m`, `30s`."""
-    total = max(0, -(-span // timedelta(seconds=1)))
-    parts = ((total // 86400, "d"), (total // 3600 % 24, "h"), (total // 60 % 60, "m"), (total % 60, "s"))
-    text = "".join(f"{amount}{unit}" for amount, unit in parts if amount)
+    left = max(0, span.days * 86400 + span.seconds + (span.microseconds > 0))
+    text = ""
+    for length, unit in _UNITS:
+        if left >= length:
+            text += f"{left // length}{unit}"
+            left %= length
     return text or "0s"
 
 

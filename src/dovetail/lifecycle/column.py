@@ -60,7 +60,7 @@ class Column:
         return self._listing
 
     def _merge(self) -> "array[int]":
-        """Bring the order up to date; return where each object was."""
+        """Update the order; return where each object was."""
         places, items = self._places, self._items
         if len(self._numbers) < len(places):
             self._numbers = array("q", range(2 * len(places)))
@@ -86,7 +86,7 @@ class Column:
         return self._join(moved, origin)
 
     def _join(self, moved: "list[_Moved]", origin: "array[int]") -> "array[int]":
-        """Put the parts between the objects that came or went together again."""
+        """Build the order from the parts between the objects that came or went; return where each object was."""
         places: list[Place] = []
         items: list[AnyObject] = []
         joined = array("q")

@@ -24,13 +24,13 @@ from dovetail.lifecycle.commands.records import DOVETAIL
 from dovetail.lifecycle.memory.aftercare import Aftercare
 from dovetail.lifecycle.memory.landing import Landing
 from dovetail.lifecycle.memory.outcomes import SAVING, Mover, Outcomes
+from dovetail.lifecycle.memory.owners import owners_of
 from dovetail.lifecycle.memory.pacing import COST_METHODS, Pacing
 from dovetail.lifecycle.memory.pod_events import PodEvents
 from dovetail.lifecycle.memory.regrowth import Regrowth, is_ours
 from dovetail.lifecycle.memory.restlessness import Restlessness
 from dovetail.lifecycle.memory.waste import WasteBook
 from dovetail.lifecycle.messages import Instruction
-from dovetail.lifecycle.owners import owners_of
 from dovetail.lifecycle.reports import CostActionUndone
 from dovetail.lifecycle.store import Store
 from dovetail.model import names

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
 from dovetail.lifecycle.column import Column, Place
-from dovetail.lifecycle.marks import Marks
+from dovetail.lifecycle.commands.marks import Marks
 from dovetail.model import names
 from dovetail.model.cluster import FIELD_OF, Cluster
 from dovetail.model.objects import KINDS, AnyObject, Deployment, Node, NodeClaim, NodePool, Pod, ReplicaSet, StatefulSet
@@ -37,6 +37,7 @@ class Store:
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._cluster: Cluster | None = None
         self._claim_of_node: dict[str, str] = {}
+        self._node_of_claim: dict[str, str] = {}
         self._claim_numbers: dict[Place, int] = {}
         self.claims_seen = 0
         self._unlaunched: dict[Place, None] = {}
@@ -127,6 +128,7 @@ class Store:
             status = item.status
             if status.node_name:
                 self._claim_of_node[status.node_name] = item.metadata.name
+                self._node_of_claim[item.metadata.name] = status.node_name
             if not status.provider_id and not status.node_name and item.metadata.deletion_timestamp is None:
                 self._unlaunched[place] = None
             self.marks.learn(item)
@@ -156,6 +158,7 @@ class Store:
         elif isinstance(item, NodeClaim):
             if self._claim_of_node.get(item.status.node_name) == item.metadata.name:
                 del self._claim_of_node[item.status.node_name]
+            self._node_of_claim.pop(item.metadata.name, None)
             self._unlaunched.pop(place, None)
             self.marks.forget(item)
         elif isinstance(item, Node):
@@ -222,6 +225,10 @@ class Store:
         """Return the NodeClaim of a node, or None."""
         name = self._claim_of_node.get(node)
         return None if name is None else self.get(NodeClaim, name)
+
+    def nodes_of_claims(self, claims: Iterable[str]) -> list[str]:
+        """Return the names of the nodes of those NodeClaims that have one."""
+        return [self._node_of_claim[name] for name in claims if name in self._node_of_claim]
 
     def claims_after(self, number: int) -> Iterator[tuple[int, NodeClaim]]:
         """Yield the NodeClaims that came after the first so many (`claims_seen`), numbered, the last one first."""

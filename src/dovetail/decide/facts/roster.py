@@ -16,6 +16,7 @@ from typing import Final
 
 from dovetail.decide.facts.lineup import Lineup, step
 from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.facts.oddities import Oddities
 from dovetail.model.command import Method
 from dovetail.model.settings import CandidateOrder
 from dovetail.model.verdicts import Gate
@@ -286,4 +287,4 @@ class Roster:
 
     def __init__(self) -> None:
         self.openings, self.order, self.timetable, self.members = Openings(), CostOrder(), Timetable(), Members()
-        self.hidden = Hidden()
+        self.hidden, self.oddities = Hidden(), Oddities()

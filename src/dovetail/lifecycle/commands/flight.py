@@ -33,16 +33,12 @@ def leaving(runs: Iterable[Run]) -> tuple[LeavingNode, ...]:
 
 def nominated(runs: Iterable[Run], lingering: Iterable[str], store: Store) -> tuple[str, ...]:
     """Return the nodes and NodeClaims that pods will move to, by name."""
-    found: dict[str, None] = dict.fromkeys(lingering)
+    found = set(lingering)
     for run in runs:
-        found |= dict.fromkeys((*run.replacements, *run.destinations))
-    for name in tuple(found):
-        claim = store.get(NodeClaim, name)
-        if claim is not None and claim.status.node_name:
-            found[claim.status.node_name] = None
-    for pod in store.pending_pods():
-        if pod.status.nominated_node_name:
-            found[pod.status.nominated_node_name] = None
+        found.update(run.replacements, run.destinations)
+    found.update(store.nodes_of_claims(found))
+    found.update(pod.status.nominated_node_name for pod in store.pending_pods())
+    found.discard("")
     return tuple(sorted(found))
 
 

@@ -13,8 +13,8 @@ from typing import Final
 from dovetail.api.pool_marks import Halt, read_halt, write_halt
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
 from dovetail.lifecycle.commands.command_run import Run
+from dovetail.lifecycle.memory.owners import Before, missing, ready_on
 from dovetail.lifecycle.messages import HaltPool, InstructionFailed, InstructionSucceeded
-from dovetail.lifecycle.owners import Before, missing, ready_on
 from dovetail.lifecycle.store import Store
 from dovetail.model.objects import NodePool
 

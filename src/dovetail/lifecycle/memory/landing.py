@@ -11,7 +11,7 @@ from typing import Final
 
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
-from dovetail.lifecycle.owners import Before, missing, owners_of, ready_on
+from dovetail.lifecycle.memory.owners import Before, missing, owners_of, ready_on
 from dovetail.lifecycle.store import Store
 
 LEAST: Final = 30 * SECOND

@@ -14,8 +14,8 @@ from typing import Final
 
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
+from dovetail.lifecycle.memory.owners import owners_of
 from dovetail.lifecycle.memory.pacing import BackOff
-from dovetail.lifecycle.owners import owners_of
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.money import Money
