@@ -287,7 +287,7 @@ def test_sums_beyond_64_bits() -> None:
     assert bounds._for_moved.counted(info) == (3 * huge, {1: huge, 2: huge, 3: huge})
     room, fits = bounds._for_all.usable(Demand.of(((info, 1),)))
     assert room == [3 * huge, 0]
-    assert fits.tolist() == [False, True, True, True]
+    assert fits == [False, True, True, True]
 
 
 # ------------------------------------------------------------ nodes that are not ready

@@ -5,8 +5,6 @@ every candidate gets its turn. The profile `karpenter-1.15` takes the pools in t
 beside the other methods, which it does not know.
 """
 
-from collections.abc import Iterator, Sequence
-
 from msgspec.structs import replace
 
 from dovetail.decide.context import RoundContext
@@ -19,8 +17,6 @@ from dovetail.decide.waste import as_waste
 from dovetail.model.command import Method
 
 METHOD = Method.SINGLE_NODE
-FIRST = 16
-"""So many candidates are judged one by one: often one of them may go."""
 
 
 def candidates(context: RoundContext) -> tuple[NodeFacts, ...]:
@@ -40,8 +36,11 @@ def run(context: RoundContext) -> MethodRun:
         return MethodRun(method=METHOD)
     found = candidates(context)
     held = without_budget(context, METHOD, found)
+    context.bounds.prepare([context.index_of(facts) for facts in found if facts.name not in held])
     refused: list[tuple[tuple[NodeFacts, ...], Refusal]] = []
-    for facts in _prepared(context, [facts for facts in found if facts.name not in held] if held else found):
+    for facts in found:
+        if facts.name in held:
+            continue
         outcome = judge(context, facts)
         if isinstance(outcome, Move):
             return MethodRun(
@@ -52,17 +51,6 @@ def run(context: RoundContext) -> MethodRun:
             )
         refused.append(((facts,), outcome))
     return MethodRun(method=METHOD, held=held, refused=tuple(refused))
-
-
-def _prepared(context: RoundContext, found: Sequence[NodeFacts]) -> Iterator[NodeFacts]:
-    """Yield candidates; while none of them may go, the bounds of more and more are computed at once."""
-    start, size = 0, FIRST
-    while start < len(found):
-        some = found[start : start + size]
-        if start:
-            context.bounds.prepare([context.index_of(facts) for facts in some])
-        yield from some
-        start, size = start + size, 4 * size
 
 
 def judge(context: RoundContext, facts: NodeFacts) -> Move | Refusal:

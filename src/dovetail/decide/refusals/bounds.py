@@ -27,6 +27,8 @@ from dovetail.scheduling.snapshot import Snapshot
 _SAFE = 2**62
 _COUNTED_MAX = 16
 """On so many nodes with room for a pod, the pods that fit are counted; on more, all are taken to fit."""
+_MANY = 32
+"""Bounds of so many nodes are computed at once."""
 
 
 class _Counted(NamedTuple):
@@ -43,7 +45,7 @@ class _Shelter:
         self._room, self._takes = room, takes
         self._takers: dict[int, tuple[int, int]] = {}
         self._counted: dict[int, _Counted] = {}
-        self._usable: dict[Mark, tuple[list[int], npt.NDArray[np.bool_]]] = {}
+        self._usable: dict[Mark, tuple[list[int], list[bool]]] = {}
 
     def _fits(self, need: Sequence[tuple[int, int]] | Mark) -> npt.NDArray[np.bool_]:
         fits = self._takes
@@ -71,12 +73,12 @@ class _Shelter:
         counts = [min(row[column] // amount for column, amount in info.need) for row in rows]
         return _Counted(sum(counts), dict(zip(nodes, counts, strict=True)))
 
-    def usable(self, demand: Demand) -> tuple[list[int], npt.NDArray[np.bool_]]:
+    def usable(self, demand: Demand) -> tuple[list[int], list[bool]]:
         """Return the total room, by resource, of all nodes that fit the smallest pod of a demand, and those nodes."""
         found = self._usable.get(demand.mark)
         if found is None:
             fits = self._fits(demand.mark)
-            found = self._usable[demand.mark] = (_sum_up(self._room[fits]), fits)
+            found = self._usable[demand.mark] = (_sum_up(self._room[fits]), fits.tolist())
         return found
 
 
@@ -184,12 +186,14 @@ class Bounds:
 
     def prepare(self, nodes: Sequence[int]) -> None:
         """Compute the bounds of many nodes at once, for `replacement_at_least`."""
-        if self.counts_leaving:
+        if self.counts_leaving or len(nodes) < _MANY:
             return
-        plain = {node: movers for node in nodes if (movers := self._snapshot.movers(node)).table.size}
+        pairs = [(node, self._snapshot.movers(node)) for node in nodes]
+        plain = [(node, movers) for node, movers in pairs if movers.specs and movers.started is movers.specs]
         if plain:
+            places, movers = [node for node, _ in plain], [each for _, each in plain]
             room = self._planned.room
-            self._prepared |= bounds_of_many(plain, self._for_moved, room, self._launches, _COUNTED_MAX)
+            self._prepared = bounds_of_many(places, movers, self._for_moved, room, self._launches, _COUNTED_MAX)
 
     def replacement_at_least(self, node: int, *, several: bool = False) -> Iterable[Least]:
         """Return lower bounds on the new nodes for removing one node, and on the price of one.

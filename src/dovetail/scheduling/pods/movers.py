@@ -185,12 +185,9 @@ class Movers:
 
     @property
     def table(self) -> npt.NDArray[np.int64]:
-        """Return the same as two rows: the numbers of the specs, and how many pods there are of each.
-
-        Empty if some pods have not started.
-        """
+        """Return the same as two rows: the numbers of the specs, and how many pods there are of each."""
         if self._table is None:
-            pairs = [(info.id, count) for info, count in self.started] if self.started is self.specs else []
+            pairs = [(info.id, count) for info, count in self.started]
             self._table = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         return self._table
 
