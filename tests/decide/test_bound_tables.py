@@ -112,7 +112,7 @@ def test_the_nodes_with_room(scene: Scene, room: tuple[tuple[str, int], ...]) ->
     counted = bounds._for_moved.counted(A)
     assert counted.by_node == {int(name[1:]): each for name, each in room}
     assert counted.total == sum(counted.by_node.values())
-    assert bounds._for_moved.takers(A) == (len(room), int(room[0][0][1:]) if room else 0)
+    assert bounds.room_for(A) == (None if len(room) > 1 else room[0][0] if room else "")
 
 
 TIGHT = [(0, 0), (4, 4), (0, 0)]
@@ -121,12 +121,12 @@ ONE_NODE = [
     pytest.param(Scene(rooms=[(1, 1), (8, 2)], started={0: {1: 2}}), [], id="all fit exactly"),
     pytest.param(
         Scene(rooms=[(1, 1), (10, 9)], started={0: {1: 3}}),
-        [{0: 2}, {0: 4, 1: 1}],
+        [({0: 2}, False), ({0: 4, 1: 1}, False)],
         id="two of three fit",
     ),
     pytest.param(
         Scene(rooms=[(5, 5), (5, 5)], started={0: {1: 2}}),
-        [{0: 3}, {0: 4, 1: 1}],
+        [({0: 3}, False), ({0: 4, 1: 1}, False)],
         id="its own room is no room",
     ),
     pytest.param(
@@ -136,78 +136,80 @@ ONE_NODE = [
     ),
     pytest.param(
         Scene(rooms=[(1, 1), (4, 9), (6, 9)], started={0: {1: 2, 2: 2}}),
-        [{0: 2}],
+        [({0: 2}, False)],
         id="each kind fits by itself, together they are short by two",
     ),
-    pytest.param(Scene(rooms=[(1, 1)] + [(4, 1)] * 16, started={0: {1: 17}}), [{0: 4, 1: 1}], id="16 of 17"),
-    pytest.param(Scene(rooms=[(1, 1)] + [(4, 1)] * 17, started={0: {1: 18}}), [{0: 4, 1: 1}], id="too many to count"),
+    pytest.param(Scene(rooms=[(1, 1)] + [(4, 1)] * 16, started={0: {1: 17}}), [({0: 4, 1: 1}, False)], id="16 of 17"),
+    pytest.param(
+        Scene(rooms=[(1, 1)] + [(4, 1)] * 17, started={0: {1: 18}}), [({0: 4, 1: 1}, False)], id="too many to count"
+    ),
     pytest.param(
         Scene(rooms=[(1, 1), (8, 2)], started={0: {1: 2}}, planned={1: (4, 1)}),
-        [{0: 4, 1: 1}],
+        [({0: 4, 1: 1}, False)],
         id="room for one is planned for another pod",
     ),
     pytest.param(
         Scene(rooms=[(1, 1), (4, 9), (6, 9)], started={0: {1: 2, 2: 2}}, planned={0: (0, 0), 2: (4, 9)}),
-        [{0: 4}],
+        [({0: 4}, False)],
         id="planned room is missing in the sums too",
     ),
     pytest.param(
-        Scene(rooms=[(9, 9), (1, 1)], started={0: {1: 2}}), [{0: 8, 1: 2}], id="they fit on their own node only"
+        Scene(rooms=[(9, 9), (1, 1)], started={0: {1: 2}}), [({0: 8, 1: 2}, True)], id="they fit on their own node only"
     ),
-    pytest.param(Scene(rooms=[(1, 1), (1, 1)], started={0: {1: 2}}), [{0: 8, 1: 2}], id="they fit nowhere"),
+    pytest.param(Scene(rooms=[(1, 1), (1, 1)], started={0: {1: 2}}), [({0: 8, 1: 2}, True)], id="they fit nowhere"),
     pytest.param(
-        Scene(rooms=[(1, 1), (9, 9), (9, 9)], started={0: {1: 1}}, closed=(1, 2)), [{0: 4, 1: 1}], id="closed"
+        Scene(rooms=[(1, 1), (9, 9), (9, 9)], started={0: {1: 1}}, closed=(1, 2)), [({0: 4, 1: 1}, True)], id="closed"
     ),
     pytest.param(
         Scene(rooms=[(0, 0), (2, 3)], started={0: {1: 1, 2: 2}}),
-        [{0: 4, 1: 1}, {0: 6, 1: 2}, {0: 6, 1: 3}],
+        [({0: 4, 1: 1}, True), ({0: 6, 1: 2}, False), ({0: 6, 1: 3}, False)],
         id="one fits nowhere, of the others one has room",
     ),
     pytest.param(
         Scene(rooms=[(0, 0), (6, 6)], started={0: {1: 1}}, bound={0: {2: 3}}, closed=(1,)),
-        [{0: 4, 1: 1}],
+        [({0: 4, 1: 1}, True)],
         id="pods that have not started use closed nodes",
     ),
     pytest.param(
         Scene(rooms=[(0, 0), (6, 6)], started={0: {1: 1}}, bound={0: {2: 4}}, closed=(1,)),
-        [{0: 4, 1: 1}, {0: 6, 1: 3}],
+        [({0: 4, 1: 1}, True), ({0: 6, 1: 3}, False)],
         id="and are too many for them",
     ),
     pytest.param(Scene(rooms=TIGHT, started={0: {1: 1}, 2: {1: 1}}, leaving=(2,)), [], id="leaving pods don't count"),
     pytest.param(
         Scene(rooms=TIGHT, started={0: {1: 1}, 2: {1: 1}}, leaving=(2,), counted=True),
-        [{0: 4}],
+        [({0: 4}, False)],
         id="leaving pods take the room",
     ),
     pytest.param(
         Scene(rooms=TIGHT, started={0: {1: 1}, 2: {3: 1}}, leaving=(2,), counted=True),
-        [{1: 5}],
+        [({1: 5}, True)],
         id="a leaving pod fits nowhere",
     ),
     pytest.param(
         Scene(rooms=TIGHT, started={0: {1: 1}, 2: {3: 2, 1: 1}}, leaving=(2,), counted=True),
-        [{1: 10}, {1: 10, 0: 4}],
+        [({1: 10}, True), ({1: 10, 0: 4}, False)],
         id="two leaving pods fit nowhere, one takes the room",
     ),
     pytest.param(
         Scene(rooms=[(4, 4), (0, 0), (0, 0)], started={0: {2: 1}, 2: {1: 1}}, leaving=(2,), counted=True),
-        [{0: 6, 1: 3}],
+        [({0: 6, 1: 3}, True)],
         id="a leaving pod fits on the node asked about only",
     ),
 ]
 
 
 @pytest.mark.parametrize(("scene", "found"), ONE_NODE)
-def test_one_node(scene: Scene, found: list[Need]) -> None:
-    """The bounds on launches for node 0 grow step by step."""
-    expected: list[Any] = [(7, need) for need in found]
+def test_one_node(scene: Scene, found: list[tuple[Need, bool]]) -> None:
+    """The bounds on launches for node 0 grow step by step; the first one counts pods that fit nowhere."""
+    expected: list[Any] = [(7, need, alone) for need, alone in found]
     assert list(scene.bounds().replacement_at_least(0)) == expected
 
 
 @pytest.mark.parametrize(("scene", "found"), ONE_NODE)
-def test_several_machines_for_one_node(scene: Scene, found: list[Need]) -> None:
+def test_several_machines_for_one_node(scene: Scene, found: list[tuple[Need, bool]]) -> None:
     """The bound counts machines of the largest type, at least one, at the cheapest share."""
-    expected: list[Any] = [(max(1, need.get(0, 0) // 4), {"share": need}) for need in found]
+    expected: list[Any] = [(max(1, need.get(0, 0) // 4), {"share": need}, alone) for need, alone in found]
     assert list(scene.bounds().replacement_at_least(0, several=True)) == expected
 
 

@@ -159,6 +159,8 @@ def test_a_decider_with_and_without_memory() -> None:
     assert with_memory.scene(question).nodes[0] is first.nodes[0]
     assert without._facts is None
     assert without.scene(question).nodes[0] is not without.scene(question).nodes[0]
+    assert first.standing is not None
+    assert without.scene(question).standing is None
 
 
 def test_launch_prices_are_remembered() -> None:

@@ -56,13 +56,15 @@ class _Context:
         self.simulation = SimulationResult(candidates=(), new_nodes=new_nodes, **parts.pop("simulation", {}))
         self.in_flight = InFlight(back_off=parts.pop("back_off", {}))
         self.required: Fraction = parts.pop("required", Fraction(0))
-        self.least: Any = parts.pop("least", [(0, None)])
+        self.least: Any = parts.pop("least", [(0, None, False)])
         self.several: bool | None = None
         self.simulated: list[tuple[Sequence[NodeFacts], bool, Any]] = []
         self.unready = SimpleNamespace(destination=lambda _: parts.get("unready"))
         self.bounds = SimpleNamespace(
-            replacements_at_least=lambda _: self.least[0], replacement_at_least=self._replacement_at_least
+            replacements_at_least=lambda _: self.least[0][:2], replacement_at_least=self._replacement_at_least
         )
+        self.kept: list[Refusal] = []
+        self.standing: Any = SimpleNamespace(keep=lambda _, refusal: self.kept.append(refusal))
         self.scores: dict[tuple[str, ...], Any] = {}
         self.totals = {
             "default": PoolTotals(
@@ -194,10 +196,10 @@ def test_pods_without_a_place(homeless: list[Unplaced], waiting: list[Unplaced],
 @pytest.mark.parametrize(
     ("parts", "told"),
     [
-        ({"least": [(2, None)]}, ("new-nodes", {"newNodes": 2, "newNodesMax": 1}, False)),
-        ({"least": [(1, None)]}, None),
-        ({"least": [(1, 2)]}, "price"),
-        ({"least": [(1, 1)]}, None),
+        ({"least": [(2, None, False)]}, ("new-nodes", {"newNodes": 2, "newNodesMax": 1}, False)),
+        ({"least": [(1, None, False)]}, None),
+        ({"least": [(1, 2, False)]}, "price"),
+        ({"least": [(1, 1, False)]}, None),
         ({"unready": (POD, "x")}, ("uninitialized-destination", {"pod": "d/p", "pods": 1}, False)),
         ({"required": Fraction(3 * DOLLAR)}, "savings-threshold"),
         ({"required": Fraction(2 * DOLLAR)}, None),
@@ -206,7 +208,8 @@ def test_pods_without_a_place(homeless: list[Unplaced], waiting: list[Unplaced],
 def test_what_needs_no_simulation(count: int, parts: dict[str, Any], told: Any) -> None:
     """A bound refuses a move: too many nodes, none cheaper, a starting node, or too little savings."""
     least = [
-        (number, None if launch is None else _launch(launch)) for number, launch in parts.get("least", [(0, None)])
+        (number, None if launch is None else _launch(launch), stands)
+        for number, launch, stands in parts.get("least", [(0, None, False)])
     ]
     nodes = [_node(str(each), 2 if count == 1 else 1) for each in range(count)]
     context = _Context(**{**parts, "least": least})
@@ -227,16 +230,27 @@ def test_what_needs_no_simulation(count: int, parts: dict[str, Any], told: Any) 
 def test_several_new_nodes_may_be_dearer_each() -> None:
     """The price of one machine refuses nothing if several may be launched."""
     for most, refused in ((1, True), (2, False)):
-        context = _Context(least=[(1, _launch(9))], most=most)
+        context = _Context(least=[(1, _launch(9), False)], most=most)
         assert isinstance(_cost(context, _node("a"), _node("b", 4)), Refusal) is refused
-        context = _Context(least=[(1, None)], most=most)
+        context = _Context(least=[(1, None, False)], most=most)
         _cost(context)
         assert context.several is not refused
 
 
+def test_refusals_that_stand_are_kept() -> None:
+    """Refusals that also hold in later rounds are cached."""
+    for stands in (True, False):
+        context = _Context(least=[(0, None, False), (2, None, stands)])
+        outcome = _cost(context)
+        assert context.kept == ([outcome] if stands else [])
+        context = _Context(least=[(2, None, stands)])
+        context.standing = None
+        assert isinstance(_cost(context), Refusal)
+
+
 def test_the_last_launch_counts_for_the_threshold() -> None:
     """The cheapest launch lowers the best possible savings; Karpenter has no threshold."""
-    least, required = [(1, _launch(1))], Fraction(3 * DOLLAR)
+    least, required = [(1, _launch(1), False)], Fraction(3 * DOLLAR)
     assert _told(_cost(_Context(least=least, required=required), _node(price=3)))[0] == "savings-threshold"
     assert isinstance(_cost(_Context(least=least, required=required), _node(price=4)), Move)
     context = _Context(least=least, required=required, settings=KARPENTER_1_15)

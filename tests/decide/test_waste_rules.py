@@ -50,7 +50,7 @@ def _context(*nodes: NodeFacts, **parts: Any) -> Any:
         asked=[],
     )
     context.bounds = SimpleNamespace(
-        replacement_at_least=lambda place, several: context.asked.append(several) or [(parts.get("least", 0), price)]
+        replacement_at_least=lambda place, several: context.asked.append(several) or [(parts.get("least", 0), price, 0)]
     )
 
     def simulate(chosen: Any, *, for_cost: bool) -> SimulationResult:

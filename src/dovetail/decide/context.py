@@ -35,6 +35,7 @@ from dovetail.decide.question import Question
 from dovetail.decide.refusals.bounds import Bounds
 from dovetail.decide.refusals.launches import Launches
 from dovetail.decide.refusals.planned_room import PlannedRoom
+from dovetail.decide.refusals.standing import StandingRefusals, StandingView
 from dovetail.decide.refusals.unready import Unready
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
@@ -92,7 +93,8 @@ class _Awaiting:
 class RoundContext:
     """One round's view of the cluster. Immutable from outside; answers are cached.
 
-    `snapshot`: that of the question, if it is already built. `facts_cache`, `launches_of`: what a `Decider` remembers.
+    `snapshot`: that of the question, if it is already built. `facts_cache`, `launches_of`, `standing`: what a `Decider`
+    remembers.
     """
 
     def __init__(
@@ -102,14 +104,13 @@ class RoundContext:
         *,
         facts_cache: FactsCache | None = None,
         launches_of: Callable[[Frame], Launches] = Launches,
+        standing: StandingRefusals | None = None,
     ) -> None:
         settings, pools = question.settings, question.managed_pools
         self.question, self.settings, self.now = question, settings, question.now
         self.snapshot = question.snapshot() if snapshot is None else snapshot
         self.in_flight, self.stabilized_until = question.in_flight, question.cost_held_until
-        self._memory, self._launches_of = facts_cache, launches_of
-        # How many new nodes a cost action may open (spec sections 5 and 21).
-        self.new_nodes_max = settings.replacements_max if settings.searches_by_value else 1
+        self._memory, self._launches_of, self._standing = facts_cache, launches_of, standing
         managed = None if pools is None or settings.rules.manages_all_pools else frozenset(pools)
         carried = carried_by_nodes(self.snapshot) if self.snapshot.virtual else {}
         buffered = {self.snapshot.states[index].name: count for index, count in carried.items()}
@@ -249,9 +250,21 @@ class RoundContext:
         return PlannedRoom(self.snapshot, planned_places(self.snapshot, self.in_flight.under_way))
 
     @cached
+    def standing(self) -> StandingView | None:
+        """Return the refusals of earlier rounds that are still valid; None: nothing is cached."""
+        if self._standing is None:
+            return None
+        return self._standing.look_at(self.snapshot, self.bounds, self._launches_of(self.snapshot.frame), self.settings)
+
+    @cached
     def unready(self) -> Unready:
         """Return what is certain to go to nodes that are still starting."""
         return Unready(self.snapshot, self.closed, self._planned)
+
+    @property
+    def new_nodes_max(self) -> int:
+        """Return how many new nodes a cost action may open (spec sections 5 and 21)."""
+        return self.settings.replacements_max if self.settings.searches_by_value else 1
 
     @property
     def stabilizing(self) -> bool:

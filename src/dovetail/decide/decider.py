@@ -10,6 +10,7 @@ from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.refusals.launches import Launches
+from dovetail.decide.refusals.standing import StandingRefusals
 from dovetail.decide.revalidate import revalidate
 from dovetail.decide.round import decide
 from dovetail.model.command import Command
@@ -24,13 +25,20 @@ class Decider:
         self._facts = FactsCache() if memory else None
         self._snapshot: Snapshot | None = None
         self._launches: Launches | None = None
+        self._standing = StandingRefusals()
 
     def scene(self, question: Question) -> RoundContext:
         """Return the view of the cluster that the methods of a round decide on."""
         if self._facts is None:
             return RoundContext(question)
         self._snapshot = question.snapshot(previous=self._snapshot)
-        return RoundContext(question, self._snapshot, facts_cache=self._facts, launches_of=self._launches_of)
+        return RoundContext(
+            question,
+            self._snapshot,
+            facts_cache=self._facts,
+            launches_of=self._launches_of,
+            standing=self._standing,
+        )
 
     def round(self, question: Question, *, every_method: bool = False, every_candidate: bool = False) -> RoundResult:
         """Return what to do now and why nothing more; the options are those of `plan_round`."""

@@ -48,7 +48,7 @@ def _could_save(context: RoundContext) -> Mapping[str, Money | None]:
 
 def _savings(context: RoundContext, facts: NodeFacts) -> Money | None:
     place = context.index_of(facts)
-    for least, launch in context.bounds.replacement_at_least(place, several=context.new_nodes_max > 1):
+    for least, launch, _ in context.bounds.replacement_at_least(place, several=context.new_nodes_max > 1):
         if least > context.new_nodes_max or (launch is not None and launch.amount >= facts.price):
             return None
     simulation = context.simulate((facts,), for_cost=True)
@@ -63,11 +63,12 @@ def _savings(context: RoundContext, facts: NodeFacts) -> Money | None:
 
 def as_waste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> Refusal:
     """Return a node's waste, the required waste and when it will be reached, if its pool prices disruption."""
-    asked = context.haste.asked_waste(facts) if refusal.gate is Gate.SAVINGS_THRESHOLD else None
-    if asked is None:
+    if refusal.gate is not Gate.SAVINGS_THRESHOLD:
         return refusal
     (source,) = context.sources((facts,))
-    amount = source.wasted
+    amount, asked = source.wasted, source.asked_waste
+    if asked is None:
+        return refusal
     rate = could_save(context).get(facts.name)
     due = None if rate is None else Wasted(amount=amount, rate=rate, at=context.now).when(asked)
     when = "once it could go" if due is None else f"at {clock(due)}"

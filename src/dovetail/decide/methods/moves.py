@@ -94,12 +94,15 @@ def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | No
 
 def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
     """Refuse one node, with the likeliest and cheapest checks first."""
-    place, most, launch = context.index_of(facts), context.new_nodes_max, None
-    for least, launch in context.bounds.replacement_at_least(place, several=most > 1):
-        if least > most:
-            return _too_many_for_certain(least, most)
-        refusal = launch and price.refuse_no_cheaper(facts.price, facts.price_float, launch, context.settings)
+    place, launch, refusal = context.index_of(facts), None, None
+    for least, launch, stands in context.bounds.replacement_at_least(place, several=context.new_nodes_max > 1):
+        if least > context.new_nodes_max:
+            refusal = _too_many_for_certain(least, context.new_nodes_max)
+        elif launch:
+            refusal = price.refuse_no_cheaper(facts.price, facts.price_float, launch, context.settings)
         if refusal:
+            if stands and context.standing is not None:
+                context.standing.keep(facts, refusal)
             return refusal
     refusal = _refuse_unready(context, (place,))
     if refusal is None and context.settings.rules.savings_threshold:

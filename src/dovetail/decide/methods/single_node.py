@@ -36,7 +36,6 @@ def run(context: RoundContext) -> MethodRun:
         return MethodRun(method=METHOD)
     found = candidates(context)
     held = without_budget(context, METHOD, found)
-    context.bounds.prepare([context.index_of(facts) for facts in found if facts.name not in held])
     refused: list[tuple[tuple[NodeFacts, ...], Refusal]] = []
     for facts in found:
         if facts.name in held:
@@ -88,5 +87,7 @@ def unscored(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
     """Judge one node before the Balanced score; computed once a round."""
     known = context.unscored.get(facts.name)
     if known is None:
-        known = context.unscored[facts.name] = cost_move(context, (facts,))
+        known = context.standing.refusal_of(facts) if context.standing is not None else None
+        known = known or cost_move(context, (facts,))
+        context.unscored[facts.name] = known
     return known

@@ -8,14 +8,13 @@ of nodes that are already leaving count too. Labels, taints and topology only ma
 ignored. Sits in decide, beside moves.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.decide.refusals.launches import Launches, Least
-from dovetail.decide.refusals.many import bounds_of_many
+from dovetail.decide.refusals.launches import Launches
 from dovetail.decide.refusals.planned_room import PlannedRoom
 from dovetail.model.cached import cached
 from dovetail.model.objects import Pod
@@ -27,8 +26,6 @@ from dovetail.scheduling.snapshot import Snapshot
 _SAFE = 2**62
 _COUNTED_MAX = 16
 """On so many nodes with room for a pod, the pods that fit are counted; on more, all are taken to fit."""
-_MANY = 32
-"""Bounds of so many nodes are computed at once."""
 
 
 class _Counted(NamedTuple):
@@ -105,7 +102,6 @@ class Bounds:
         self._closed = list(closed)
         self._launches = launches
         self._batch: list[_Batch] = []
-        self._prepared: dict[int, tuple[Least, ...]] = {}
 
     @cached
     def _open(self) -> npt.NDArray[np.bool_]:
@@ -184,44 +180,37 @@ class Bounds:
         """Return whether pods of leaving nodes count too."""
         return bool(self._counted)
 
-    def prepare(self, nodes: Sequence[int]) -> None:
-        """Compute the bounds of many nodes at once, for `replacement_at_least`."""
-        if self.counts_leaving or len(nodes) < _MANY:
-            return
-        pairs = [(node, self._snapshot.movers(node)) for node in nodes]
-        plain = [(node, movers) for node, movers in pairs if movers.specs and movers.started is movers.specs]
-        if plain:
-            places, movers = [node for node, _ in plain], [each for _, each in plain]
-            room = self._planned.room
-            self._prepared = bounds_of_many(places, movers, self._for_moved, room, self._launches, _COUNTED_MAX)
+    def room_for(self, info: SpecInfo) -> str | None:
+        """Return the only node with room for a moved pod of the spec; empty: none has, None: several have."""
+        number, first = self._for_moved.takers(info)
+        return None if number > 1 else self._snapshot.states[first].name if number else ""
 
-    def replacement_at_least(self, node: int, *, several: bool = False) -> Iterable[Least]:
-        """Return lower bounds on the new nodes for removing one node, and on the price of one.
+    def replacement_at_least(
+        self, node: int, *, several: bool = False
+    ) -> Iterator[tuple[int, LaunchPrice | None, bool]]:
+        """Yield lower bounds on the new nodes for removing one node, and on the price of one.
 
         Each bound is tighter and more expensive to compute than the one before; trivial ones are omitted. No price: no
-        single machine could hold the pods without a place. `several`: the minimum price of any number of machines.
+        single machine could hold the pods without a place. The last value says whether the bound rests only on pods
+        that fit on no other node. `several`: the minimum price of any number of machines.
         """
-        known = None if several else self._prepared.get(node)
-        return self._one_after_the_other(node, several=several) if known is None else known
-
-    def _one_after_the_other(self, node: int, *, several: bool) -> Iterator[Least]:
         least_for = self._least_of_several if several else self._launches.least_for
         chosen, movers = (node,), self._snapshot.movers(node)
         leaving = self._leaving_homeless.get(node, self._leaving_homeless[-1])
         homeless, few = self._homeless(node, movers.started, leaving)
         need = homeless.copy()
         if need:
-            yield least_for(need)
+            yield *least_for(need), True
         if _raise(need, self._short(movers.started_demand, self._for_moved, chosen)):
-            yield least_for(need)
+            yield *least_for(need), False
         if self._leaving.total or movers.started is not movers.specs:
             every = self._leaving.plus(movers.demand)
             if _raise(need, self._short(every, self._for_all, chosen)):
-                yield least_for(need)
+                yield *least_for(need), False
         if few and _raise(need, self._with_too_many(node, few, homeless)):
-            yield least_for(need)
+            yield *least_for(need), False
 
-    def _least_of_several(self, need: dict[int, int]) -> Least:
+    def _least_of_several(self, need: dict[int, int]) -> tuple[int, LaunchPrice | None]:
         return max(1, self._launches.count_for(need)), self._launches.share_for(need)
 
     def _short(self, demand: Demand, shelter: _Shelter, gone: Sequence[int]) -> dict[int, int]:

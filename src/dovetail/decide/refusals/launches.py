@@ -4,8 +4,6 @@ Knows only the pools' templates and the instance types; while these stay the sam
 below bounds and memory.
 """
 
-import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
 from dovetail.model.cached import cached
@@ -17,7 +15,6 @@ from dovetail.scheduling.result import LaunchPrice
 _KEPT_MAX = 100_000
 
 Least = tuple[int, LaunchPrice | None]
-Numbers = npt.NDArray[np.int64]
 
 
 class Launches:
@@ -28,7 +25,6 @@ class Launches:
         self._templates = frame.templates
         self._largest: list[int] = frame.machines.allocatable.max(axis=0, initial=0).tolist()
         self._least: dict[tuple[tuple[int, int], ...], Least] = {}
-        self._cheapest: dict[tuple[int, bytes], LaunchPrice | None] = {}
 
     def serves(self, frame: Frame) -> bool:
         """Return whether another frame has the same templates and types."""
@@ -53,38 +49,6 @@ class Launches:
                 self._least.clear()
             found = self._least[mark] = max(1, self.count_for(need)), self._cheapest_for(need)
         return found
-
-    def least_for_all(self, needs: Numbers) -> list[Least]:
-        """Return the same for each row of needs, by resource.
-
-        Needs between the same sizes of machines have the same price.
-        """
-        width = needs.shape[1]
-        sizes = np.array([*self._largest[:width], *[0] * (width - len(self._largest))], dtype=np.int64)
-        counts = np.max(-(-needs // np.maximum(sizes, 1)), axis=1, where=sizes > 0, initial=1)
-        steps = np.ones(needs.shape, dtype=np.int32)
-        for column, values in enumerate(self._steps[:width]):
-            steps[:, column] += np.searchsorted(values, needs[:, column]).astype(np.int32)
-        steps[needs <= 0] = 0
-        written, size = steps.tobytes(), steps.dtype.itemsize * width
-        found = []
-        for row, count in enumerate(counts.tolist()):
-            mark = written[row * size : (row + 1) * size]
-            if (width, mark) not in self._cheapest:
-                need = {column: amount for column, amount in enumerate(needs[row].tolist()) if amount > 0}
-                self._cheapest[width, mark] = self._cheapest_for(need)
-            found.append((count, self._cheapest[width, mark]))
-        return found
-
-    @cached
-    def _steps(self) -> list[Numbers]:
-        """Return for each resource the amounts that some template's types have, sorted."""
-        width = max((len(template.room) for template in self._templates), default=0)
-        values: list[set[int]] = [set() for _ in range(width)]
-        for template in self._templates:
-            for column, room in enumerate(template.room):
-                values[column].update(room.values)
-        return [np.array(sorted(each), dtype=np.int64) for each in values]
 
     def share_for(self, need: dict[int, int]) -> LaunchPrice | None:
         """Return a lower bound on the price of any machines for a need, by the cheapest shares; None: impossible."""

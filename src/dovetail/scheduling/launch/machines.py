@@ -49,26 +49,26 @@ def places_of(bits: TypeBits) -> list[int]:
 class Steps:
     """Which types have at least a given amount of a resource: a table of thresholds, searched by bisection."""
 
-    __slots__ = ("_bits", "values")
+    __slots__ = ("_bits", "_values")
 
     def __init__(self, amounts: Sequence[int], types: TypeBits) -> None:
         kept = sorted((amounts[place], place) for place in places_of(types))
-        self.values: list[int] = []
+        self._values: list[int] = []
         self._bits: list[TypeBits] = [0]
         bits = 0
         for amount, place in reversed(kept):
             bits |= 1 << place
-            if self.values and self.values[-1] == amount:
+            if self._values and self._values[-1] == amount:
                 self._bits[-1] = bits
             else:
-                self.values.append(amount)
+                self._values.append(amount)
                 self._bits.append(bits)
-        self.values.reverse()
+        self._values.reverse()
         self._bits.reverse()
 
     def at_least(self, amount: int) -> TypeBits:
         """Return the types that have that much."""
-        return self._bits[bisect_left(self.values, amount)]
+        return self._bits[bisect_left(self._values, amount)]
 
 
 class Resources:

@@ -9,9 +9,6 @@ from datetime import datetime
 from itertools import compress
 from operator import attrgetter
 
-import numpy as np
-import numpy.typing as npt
-
 from dovetail.model.objects import Pod, PodDisruptionBudget
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.pods import pod as filters
@@ -91,7 +88,6 @@ class Movers:
         "_specs",
         "_started",
         "_started_demand",
-        "_table",
         "_waiting",
         "classes",
         "flags",
@@ -123,7 +119,6 @@ class Movers:
         self._started: Specs | None = None
         self._demand: Demand | None = None
         self._started_demand: Demand | None = None
-        self._table: npt.NDArray[np.int64] | None = None
 
     @property
     def queue(self) -> list[Entry]:
@@ -182,14 +177,6 @@ class Movers:
             started = [cls for pod, cls in pairs if pod.status.phase != "Pending"]
             self._started = self.specs if len(started) == len(self.classes) else _count(started)
         return self._started
-
-    @property
-    def table(self) -> npt.NDArray[np.int64]:
-        """Return the same as two rows: the numbers of the specs, and how many pods there are of each."""
-        if self._table is None:
-            pairs = [(info.id, count) for info, count in self.started]
-            self._table = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-        return self._table
 
     @property
     def demand(self) -> Demand:

@@ -1,4 +1,4 @@
-"""Refusals, and what overturns them: a cluster that changes a little is asked about with and without memory.
+"""Refusals that stand, and what overturns them: a cluster that changes a little is asked about with and without memory.
 
 Every change is one that could overturn a refusal, or leave it as it is: pods that come, go, grow or are protected for
 a while, nodes that come, go or hide, prices, thresholds and time, forwards and back.
@@ -11,7 +11,11 @@ from datetime import timedelta
 
 import pytest
 
+from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
+from dovetail.decide.gates.price import Refusal
+from dovetail.decide.methods import single_node
+from dovetail.decide.refusals.standing import StandingView
 from dovetail.model import names
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from tests.properties.test_decider import compare
@@ -118,8 +122,17 @@ CHANGES: tuple[Change, ...] = (
 
 
 @pytest.mark.parametrize("profile", [DOVETAIL, KARPENTER_1_15], ids=["dovetail", "karpenter-1.15"])
-def test_one_change_after_the_other(profile: Settings) -> None:
-    """After each change the deciders with and without memory agree."""
+def test_one_change_after_the_other(profile: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each change the deciders with and without memory agree, and the memory is used."""
+    stood = [0]
+    look = StandingView.refusal_of
+
+    def counted(self: StandingView, facts: object) -> object:
+        found = look(self, facts)  # type: ignore[arg-type]
+        stood[0] += found is not None
+        return found
+
+    monkeypatch.setattr(StandingView, "refusal_of", counted)
     oracle = Decider(memory=False)
     for seed in range(SEEDS):
         dice = random.Random(seed)
@@ -131,6 +144,7 @@ def test_one_change_after_the_other(profile: Settings) -> None:
             catalogue = town.catalogue if change is _price_changes else catalogue
             question = town.question(catalogue=catalogue)
             compare(decider.round(question), oracle.round(question))
+    assert stood[0] > 1.6 * SEEDS
 
 
 def test_an_old_result_read_late_knows_nothing_of_what_came_later() -> None:
@@ -147,3 +161,31 @@ def test_an_old_result_read_late_knows_nothing_of_what_came_later() -> None:
             dice.choice([_pod_comes, _pod_goes, _node_comes, _time_passes])(town, dice)
         decider.round(town.question(catalogue=catalogue))
         compare(first, oracle.round(before))
+
+
+def _scenes_of_one_node(*, crowded_first: bool) -> tuple[RoundContext, RoundContext]:
+    """Return two scenes of one decider: in one the pods of `asked` have room on `rest`, in the other they have none."""
+    town, decider = Town(*KINDS), Decider()
+    town.pool(disruption={"consolidateAfter": "0s"})
+    catalogue, scenes = town.catalogue, []
+    for name in ("asked", "rest"):
+        town.node(name, "s", conditions=[_READY_TO_GO])
+    town.pod("moves", "asked", cpu="1500m")
+    for crowded in (crowded_first, not crowded_first):
+        town.pods = {key: pod for key, pod in town.pods.items() if pod.metadata.name != "more"}
+        if crowded:
+            town.pod("more", "rest", cpu="1500m")
+        scenes.append(decider.scene(town.question(catalogue=catalogue)))
+        assert scenes[-1].standing is not None  # it is looked at in this order
+    return scenes[0], scenes[1]
+
+
+@pytest.mark.parametrize("crowded_first", [True, False])
+@pytest.mark.parametrize("late_first", [True, False])
+def test_a_scene_that_is_over_neither_asks_nor_tells(crowded_first: bool, late_first: bool) -> None:
+    """Late results of an earlier round do not enter the memory of the later one, nor the reverse."""
+    earlier, later = _scenes_of_one_node(crowded_first=crowded_first)
+    assert earlier.by_name["asked"] is later.by_name["asked"]  # so it is the scene alone that tells them apart
+    for scene in (earlier, later) if late_first else (later, earlier):
+        outcome = single_node.unscored(scene, scene.by_name["asked"])
+        assert isinstance(outcome, Refusal) == (crowded_first == (scene is earlier))
