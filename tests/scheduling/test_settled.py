@@ -1,11 +1,13 @@
 """Planned pods of leaving nodes are placed once for all simulations, with the same result as each time."""
 
+import random
 from typing import Any
 
 import pytest
 
 from dovetail.model.command import Placement, Replacement
 from dovetail.scheduling import simulate as module
+from dovetail.scheduling.entries import SimulationOptions
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
 from dovetail.scheduling.under_way import UnderWay
@@ -71,3 +73,58 @@ def test_another_plan_is_placed_anew() -> None:
     after = homes(simulate(seen, [2], under_way=UnderWay(placements=(Placement(node="n4", pods=("default/l-1",)),))))
     assert (before["l-1"], after["l-1"]) == ("n1", "n4")
     assert homes(simulate(seen, [2], under_way=PLAN)) == before
+
+
+def _crowd(dice: random.Random) -> tuple[Snapshot, UnderWay]:
+    """Build nodes with little room, some not initialized, and a leaving node with plans for most of its pods."""
+    names = [f"n{at}" for at in range(9)]
+    objects: list[Any] = [pool(), *node("old", **LEAVING), *(pod(f"l-{i}", "1", on="old") for i in range(12))]
+    for name in names:
+        objects += node(name, zone=dice.choice("ab"), started=dice.random() < 0.8)
+        sizes = [dice.choice(["0.5", "1", "1.5"]) for _ in range(dice.randint(2, 8))]
+        picky = [{"nodeSelector": {"topology.kubernetes.io/zone": "a"}} if dice.random() < 0.3 else {} for _ in sizes]
+        objects += [pod(f"{name}-{i}", size, on=name, **picky[i]) for i, size in enumerate(sizes)]
+    places = [Placement(node=dice.choice(names), pods=(f"default/l-{i}",)) for i in range(9)]
+    return snapshot(*objects), UnderWay(placements=tuple(places))
+
+
+def _moves(seed: int) -> list[object]:
+    """Return where the pods of each node go, with several sets of closed nodes on one snapshot."""
+    dice = random.Random(seed)
+    seen, plan = _crowd(dice)
+    found: list[object] = []
+    for _ in range(3):
+        closed = frozenset(dice.sample(range(9), dice.randint(0, 5)))
+        for chosen in range(9):
+            options = SimulationOptions(closed=closed, new_nodes_max=1)
+            result = simulate(seen, [chosen], options, plan)
+            waiting = [entry.pod.metadata.name for entry in result.uninitialized]
+            found.append((homes(result), waiting, [entry.why for entry in result.unplaced], result.stopped_early))
+    return found
+
+
+def test_nodes_that_are_closed_or_full_are_passed_over_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulations that share the plans' places use the same nodes as those that place the planned pods themselves."""
+    shared = [_moves(seed) for seed in range(20)]
+    monkeypatch.setattr(module, "_FEW", 10**6)
+    assert shared == [_moves(seed) for seed in range(20)]
+
+
+def test_pods_of_the_same_needs_share_their_nodes() -> None:
+    """Classes that differ only in labels share one list of nodes; other needs, selectors or tolerations do not."""
+    pods = [
+        pod("a-0", on="n"),
+        pod("b-0", on="n"),
+        pod("c-0", "2", on="n"),
+        pod("d-0", on="n", nodeSelector={"topology.kubernetes.io/zone": "a"}),
+        pod("e-0", on="n", tolerations=[{"operator": "Exists"}]),
+    ]
+    tainted = node("m", taints=[{"key": "k", "effect": "NoSchedule"}])
+    rule = {"topologySpreadConstraints": [spread(app="z")]}
+    seen = snapshot(pool(), node("n"), node("o", cpu=2.5, zone="b"), tainted, *pods, pod("z-0", on="o", **rule))
+    a, b, c, d, e = (seen.frame.first(seen.class_of(each)) for each in pods)
+    assert a.cls is not b.cls
+    assert a.buckets is b.buckets
+    assert a.mask is b.mask
+    names = [[seen.states[at].name for at in variant.buckets[0][1]] for variant in (a, c, d, e)]
+    assert names == [["n", "o"], ["n"], ["n"], ["m", "n", "o"]]

@@ -111,6 +111,8 @@ class RoundContext:
         self.snapshot = question.snapshot() if snapshot is None else snapshot
         self.in_flight, self.stabilized_until = question.in_flight, question.cost_held_until
         self._memory, self._launches_of, self._standing = facts_cache, launches_of, standing
+        # How many new nodes a cost action may open (spec sections 5 and 21).
+        self.new_nodes_max = settings.replacements_max if settings.searches_by_value else 1
         managed = None if pools is None or settings.rules.manages_all_pools else frozenset(pools)
         carried = carried_by_nodes(self.snapshot) if self.snapshot.virtual else {}
         buffered = {self.snapshot.states[index].name: count for index, count in carried.items()}
@@ -262,11 +264,6 @@ class RoundContext:
         return Unready(self.snapshot, self.closed, self._planned)
 
     @property
-    def new_nodes_max(self) -> int:
-        """Return how many new nodes a cost action may open (spec sections 5 and 21)."""
-        return self.settings.replacements_max if self.settings.searches_by_value else 1
-
-    @property
     def stabilizing(self) -> bool:
         """Return whether cost actions wait until an earlier action has settled.
 
@@ -379,8 +376,7 @@ class RoundContext:
 
     def index_of(self, facts: NodeFacts) -> int:
         """Return the index of a node in the snapshot; -1 if the scheduler does not see it yet."""
-        place = self.snapshot.node_index(facts.name)
-        return -1 if place is None else place
+        return self.snapshot.index.get(facts.name, -1)
 
     def simulate(
         self, nodes: Sequence[NodeFacts], *, for_cost: bool, launchable: TypeBits = ALL_TYPES

@@ -63,12 +63,11 @@ def _savings(context: RoundContext, facts: NodeFacts) -> Money | None:
 
 def as_waste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> Refusal:
     """Return a node's waste, the required waste and when it will be reached, if its pool prices disruption."""
-    if refusal.gate is not Gate.SAVINGS_THRESHOLD:
-        return refusal
-    (source,) = context.sources((facts,))
-    amount, asked = source.wasted, source.asked_waste
+    asked = context.haste.asked_waste(facts) if refusal.gate is Gate.SAVINGS_THRESHOLD else None
     if asked is None:
         return refusal
+    (source,) = context.sources((facts,))
+    amount = source.wasted
     rate = could_save(context).get(facts.name)
     due = None if rate is None else Wasted(amount=amount, rate=rate, at=context.now).when(asked)
     when = "once it could go" if due is None else f"at {clock(due)}"

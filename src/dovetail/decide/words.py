@@ -16,10 +16,9 @@ def dollars(amount: Money | Fraction, *, bare: bool = False, places: int = 4) ->
     An amount that would round to 0 keeps two significant digits.
     """
     places = 10 if bare else places
-    if not bare and amount and abs(amount) * 10**places < _DOLLAR:
-        places = min(
-            12, next(more for more in range(places, 19) if abs(amount) * 10**more >= _DOLLAR or more == 18) + 1
-        )
+    if not bare and amount and abs(amount.numerator) * 10**places < _DOLLAR * amount.denominator:
+        size, whole = abs(amount.numerator), _DOLLAR * amount.denominator
+        places = min(12, next(more for more in range(places, 19) if size * 10**more >= whole or more == 18) + 1)
     written = _written if isinstance(amount, int) else _written.__wrapped__  # prices repeat, sums hardly ever
     return written(amount, bare, places)
 

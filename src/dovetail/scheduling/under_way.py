@@ -16,7 +16,7 @@ from dovetail.model.labels.requirements import Requirements
 from dovetail.scheduling.entries import Entry, Lane
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.launch.claims import Claim
-from dovetail.scheduling.launch.machines import Amounts, TypeBits
+from dovetail.scheduling.launch.machines import Amounts, Mask, TypeBits
 from dovetail.scheduling.launch.templates import Template
 from dovetail.scheduling.packer import Packer
 from dovetail.scheduling.pods.variants import NodeList
@@ -45,7 +45,7 @@ class Settled:
     a plan, or whose plan no longer works. `nodes`: the existing nodes with such a pod.
     """
 
-    __slots__ = ("_launched", "_lists", "_room", "_touched", "nodes", "unsettled")
+    __slots__ = ("_launched", "_lists", "_open", "_room", "_touched", "nodes", "unsettled")
 
     def __init__(self, scratch: Packer, leaving: dict[str, Entry], plans: UnderWay, index: Mapping[str, int]) -> None:
         """Place them in `scratch`, a packing that removes nothing and has placed nothing."""
@@ -55,6 +55,7 @@ class Settled:
             here.shared = True
         self.nodes = frozenset(scratch.touched)
         self._room: Amounts | None = None
+        self._open: tuple[frozenset[int], Mask] | None = None
         self._lists: dict[tuple[int, frozenset[int]], tuple[NodeList, NodeList]] = {}
 
     def room(self, frame: Frame) -> Amounts:
@@ -84,11 +85,19 @@ class Settled:
         mark = (id(lane.nodes), lane.closed)
         if mark not in self._lists:
             every, room = lane.nodes.all, self.room(frame)
-            keep = np.isin(every, list(lane.closed), invert=True)
+            keep = self._opened(lane.closed, len(room))[every]
             for column, amount in lane.need:
                 keep &= room[every, column] >= amount
             self._lists[mark] = lane.nodes, NodeList(every[keep])
         return self._lists[mark][1]
+
+    def _opened(self, closed: frozenset[int], count: int) -> Mask:
+        """Return which nodes are not closed; simulations of a round close the same ones."""
+        if self._open is None or self._open[0] is not closed:
+            found = np.ones(count, dtype=np.bool_)
+            found[list(closed)] = False
+            self._open = closed, found
+        return self._open[1]
 
 
 def settle(engine: Packer, leaving: Sequence[Entry], plans: UnderWay, index: Mapping[str, int]) -> list[Entry]:

@@ -164,10 +164,15 @@ def held_back(context: RoundContext, method: Method, nodes: Sequence[NodeFacts])
     return {facts.name: said[facts.pool_name] for facts in nodes}
 
 
-def without_budget(context: RoundContext, method: Method, candidates: Sequence[NodeFacts]) -> dict[str, GateResult]:
-    """Build the results of candidates whose pool has no budget left at all."""
+def with_budget(
+    context: RoundContext, method: Method, candidates: Sequence[NodeFacts]
+) -> tuple[Sequence[NodeFacts], Mapping[str, GateResult]]:
+    """Return the candidates whose pool has budget left, and the results of the others."""
     shut = {pool for pool, left in context.left(method).items() if left <= 0}
-    return held_back(context, method, [facts for facts in candidates if facts.pool_name in shut] if shut else ())
+    if not shut:
+        return candidates, {}
+    waiting = [facts for facts in candidates if facts.pool_name in shut]
+    return [facts for facts in candidates if facts.pool_name not in shut], HeldBack(context, method, waiting)
 
 
 def blocked_move(nodes: Sequence[NodeFacts], refusal: Refusal) -> BlockedMove:

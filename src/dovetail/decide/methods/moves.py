@@ -94,10 +94,10 @@ def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | No
 
 def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
     """Refuse one node, with the likeliest and cheapest checks first."""
-    place, launch, refusal = context.index_of(facts), None, None
-    for least, launch, stands in context.bounds.replacement_at_least(place, several=context.new_nodes_max > 1):
-        if least > context.new_nodes_max:
-            refusal = _too_many_for_certain(least, context.new_nodes_max)
+    place, most, launch, refusal = context.index_of(facts), context.new_nodes_max, None, None
+    for least, launch, stands in context.bounds.replacement_at_least(place, several=most > 1):
+        if least > most:
+            refusal = _too_many_for_certain(least, most)
         elif launch:
             refusal = price.refuse_no_cheaper(facts.price, facts.price_float, launch, context.settings)
         if refusal:

@@ -11,7 +11,7 @@ from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates import balanced
 from dovetail.decide.gates.price_refusals import Refusal
-from dovetail.decide.methods.method import MethodRun, without_budget
+from dovetail.decide.methods.method import MethodRun, with_budget
 from dovetail.decide.methods.moves import Move, command_of, cost_move, score
 from dovetail.decide.waste import as_waste
 from dovetail.model.command import Method
@@ -34,12 +34,9 @@ def run(context: RoundContext) -> MethodRun:
     """Return the first command that is worth it."""
     if context.stabilizing:
         return MethodRun(method=METHOD)
-    found = candidates(context)
-    held = without_budget(context, METHOD, found)
+    found, held = with_budget(context, METHOD, candidates(context))
     refused: list[tuple[tuple[NodeFacts, ...], Refusal]] = []
     for facts in found:
-        if facts.name in held:
-            continue
         outcome = judge(context, facts)
         if isinstance(outcome, Move):
             return MethodRun(

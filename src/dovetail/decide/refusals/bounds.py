@@ -40,7 +40,7 @@ class _Shelter:
 
     def __init__(self, room: npt.NDArray[np.int64], takes: npt.NDArray[np.bool_]) -> None:
         self._room, self._takes = room, takes
-        self._takers: dict[int, tuple[int, int]] = {}
+        self.known_takers: dict[int, tuple[int, int]] = {}
         self._counted: dict[int, _Counted] = {}
         self._usable: dict[Mark, tuple[list[int], list[bool]]] = {}
 
@@ -52,10 +52,10 @@ class _Shelter:
 
     def takers(self, info: SpecInfo) -> tuple[int, int]:
         """Return how many nodes have room for one pod of the spec, and the first of them."""
-        found = self._takers.get(info.id)
+        found = self.known_takers.get(info.id)
         if found is None:
             fits = self._fits(info.need)
-            found = self._takers[info.id] = (int(np.count_nonzero(fits)), int(fits.argmax()))
+            found = self.known_takers[info.id] = (int(np.count_nonzero(fits)), int(fits.argmax()))
         return found
 
     def counted(self, info: SpecInfo) -> _Counted:
@@ -195,17 +195,18 @@ class Bounds:
         that fit on no other node. `several`: the minimum price of any number of machines.
         """
         least_for = self._least_of_several if several else self._launches.least_for
-        chosen, movers = (node,), self._snapshot.movers(node)
+        movers = self._snapshot.movers(node)
         leaving = self._leaving_homeless.get(node, self._leaving_homeless[-1])
         homeless, few = self._homeless(node, movers.started, leaving)
         need = homeless.copy()
         if need:
             yield *least_for(need), True
-        if _raise(need, self._short(movers.started_demand, self._for_moved, chosen)):
+        short = self._short(movers.started_demand, self._for_moved, (node,))
+        if short and _raise(need, short):
             yield *least_for(need), False
         if self._leaving.total or movers.started is not movers.specs:
             every = self._leaving.plus(movers.demand)
-            if _raise(need, self._short(every, self._for_all, chosen)):
+            if _raise(need, self._short(every, self._for_all, (node,))):
                 yield *least_for(need), False
         if few and _raise(need, self._with_too_many(node, few, homeless)):
             yield *least_for(need), False
@@ -234,9 +235,9 @@ class Bounds:
         """
         total = others.copy()
         few: list[tuple[SpecInfo, int]] = []
-        takers = self._for_moved.takers
+        takers, known = self._for_moved.takers, self._for_moved.known_takers
         for info, count in started:
-            number, first = takers(info)
+            number, first = known[info.id] if info.id in known else takers(info)
             if number == 0 or (number == 1 and first == index):
                 _add(total, info, count)
             elif number <= count and number <= _COUNTED_MAX:

@@ -24,7 +24,7 @@ class Launches:
         self._machines = frame.machines
         self._templates = frame.templates
         self._largest: list[int] = frame.machines.allocatable.max(axis=0, initial=0).tolist()
-        self._least: dict[tuple[tuple[int, int], ...], Least] = {}
+        self._least: dict[frozenset[tuple[int, int]], Least] = {}
 
     def serves(self, frame: Frame) -> bool:
         """Return whether another frame has the same templates and types."""
@@ -42,7 +42,7 @@ class Launches:
 
     def least_for(self, need: dict[int, int]) -> Least:
         """Return how many machines are needed, at least one, and the price of the cheapest for all; None: none."""
-        mark = tuple(sorted(need.items()))
+        mark = frozenset(need.items())
         found = self._least.get(mark)
         if found is None:
             if len(self._least) >= _KEPT_MAX:

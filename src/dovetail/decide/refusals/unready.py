@@ -47,17 +47,17 @@ class Unready:
             return None
         if not self._planned.nodes.isdisjoint(nodes):
             return None  # pods that were planned for these nodes may go anywhere
+        known = self._takers
         for node in nodes:
             for alike in self._snapshot.movers(node).alike:
-                found = self._lands_on(alike, nodes)
+                mark = alike[0].mark
+                takers = known[mark] if mark in known else self._takers_of(alike[0])
+                found = None if takers is None else self._lands_on(takers, alike, nodes)
                 if found is not None:
                     return found
         return None
 
-    def _lands_on(self, alike: Sequence[Entry], gone: Collection[int]) -> tuple[Pod, str] | None:
-        takers = self._takers_of(alike[0])
-        if takers is None:
-            return None
+    def _lands_on(self, takers: _Takers, alike: Sequence[Entry], gone: Collection[int]) -> tuple[Pod, str] | None:
         taken = sum(count for node, count in takers.ready if node not in gone)
         if taken >= len(alike):
             return None
@@ -69,9 +69,8 @@ class Unready:
 
     def _takers_of(self, entry: Entry) -> _Takers | None:
         """Return the nodes that take a pod of the class by room, labels and taints; None if nothing is certain."""
-        if entry.mark not in self._takers:
-            self._takers[entry.mark] = self._find(entry)
-        return self._takers[entry.mark]
+        found = self._takers[entry.mark] = self._find(entry)
+        return found
 
     def _find(self, entry: Entry) -> _Takers | None:
         variant = self._snapshot.frame.first(entry.cls)

@@ -16,7 +16,7 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price import has_wasted_enough
 from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods import multi_node, single_node
-from dovetail.decide.methods.method import MethodRun, without_budget
+from dovetail.decide.methods.method import MethodRun, with_budget
 from dovetail.decide.methods.moves import Move, command_of, cost_move, score
 from dovetail.decide.search.dual import SLACK, ValueBound
 from dovetail.decide.search.found import Found, Tried
@@ -71,9 +71,7 @@ def best_of(context: RoundContext) -> Found:
 
 
 def _search(context: RoundContext) -> Found:
-    candidates = multi_node.candidates(context)
-    held = without_budget(context, Method.MULTI_NODE, candidates)
-    open_ones = [facts for facts in candidates if facts.name not in held]
+    open_ones, held = with_budget(context, Method.MULTI_NODE, multi_node.candidates(context))
     judges = _Judges(context, open_ones)
     judges.ask_as_ever()
     if open_ones and judges.could_be_beaten():

@@ -1,5 +1,7 @@
 """What a search found, as a value. Sits in decide, below the search."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -15,5 +17,5 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """What a search found: the best move, if any; what budgets held back; what was refused."""
 
     move: Move | None
-    held: dict[str, GateResult]
+    held: Mapping[str, GateResult]
     refused: tuple[Tried, ...]
