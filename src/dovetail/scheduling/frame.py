@@ -117,6 +117,7 @@ class Frame:
         self._domains: dict[str, Domains] = {}
         self._groups: dict[tuple[object, ...], Group] = {}
         self._variants: dict[tuple[int, int], Variant] = {}
+        self.alike: dict[tuple[int, int], int] = {}  # kept by variants: the first one of each spec
         self._first: dict[int, Variant] = {}
         self._volume_needs: dict[int, VolumeNeeds] = {}
         self.counting: dict[int, list[Group]] = {}

@@ -198,9 +198,10 @@ class Snapshot:
         """Return pending pods, prepared for placement, each with why no node could help it, if so."""
         bindings, pods, known, memory = self.bindings, self.cluster.pods, self._memory.ignored, self._memory.pending
         found = []
-        for place in bindings.unbound_places:
+        places = bindings.unbound_places
+        for place, cls in zip(places, bindings.classes_at(places), strict=True):
             pod = pods[place]
-            cls, entry = bindings.class_at(place), memory.get(id(pod))
+            entry = memory.get(id(pod))
             if entry is None or entry.pod is not pod or entry.cls is not cls:
                 if not filters.is_provisionable(pod):
                     continue
@@ -210,7 +211,7 @@ class Snapshot:
                 why = known[cls.info.id] = self.why_ignored(pod)
             found.append((entry, why))
         memory.clear()
-        memory.update((id(entry.pod), entry) for entry, _ in found)
+        memory.update({id(entry.pod): entry for entry, _ in found})
         return tuple(found)
 
     def why_ignored(self, pod: Pod) -> str:
