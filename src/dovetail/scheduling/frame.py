@@ -117,7 +117,6 @@ class Frame:
         self._domains: dict[str, Domains] = {}
         self._groups: dict[tuple[object, ...], Group] = {}
         self._variants: dict[tuple[int, int], Variant] = {}
-        self.alike: dict[tuple[int, int], int] = {}  # kept by variants: the first one of each spec
         self._first: dict[int, Variant] = {}
         self._volume_needs: dict[int, VolumeNeeds] = {}
         self.counting: dict[int, list[Group]] = {}
@@ -126,6 +125,7 @@ class Frame:
         self._inverse_owned: dict[int, list[Group]] = {}
         self._inverse_of: dict[int, list[Group]] = {}
         self._count = 0
+        self.first_of_spec: dict[tuple[int, int], int] = {}  # kept by variants
         self.short_values: dict[tuple[int, int], dict[str, int]] = {}
         self.narrowed: dict[tuple[int, tuple[Requirement, ...]], ReqSet | None] = {}
 

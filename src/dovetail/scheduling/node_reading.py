@@ -11,7 +11,6 @@ from dovetail.model.cluster import Cluster
 from dovetail.model.objects import Node, NodeClaim
 from dovetail.model.rules import Rules
 from dovetail.model.settings import Settings
-from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.launch.daemons import Daemons
 from dovetail.scheduling.launch.machines import Machines, Resources
 from dovetail.scheduling.launch.templates import TemplateCache
@@ -49,8 +48,6 @@ class SnapshotMemory:
     index: IndexCache
     ignored: dict[int, str]
     """Why pods of a spec without volumes can't be helped; empty where they can."""
-    pending: dict[int, Entry]
-    """Pods that waited for a node, by identity, ready to be placed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +74,6 @@ def remembered(catalogue: Catalogue, old: SnapshotMemory | None) -> SnapshotMemo
             Sizes(),
             Needs(),
             IndexCache(),
-            {},
             {},
         )
     same = old.catalogue is catalogue

@@ -117,7 +117,7 @@ class Variant:
         self.simple = not (self.lost or self.rules or self.ports or self.attached)
         # The first variant that asks the same of nodes, and so is refused by the same ones.
         alone = not self.simple or cls.info.volumes
-        self.like: int = number if alone else frame.alike.setdefault((cls.info.id, len(given_up)), number)
+        self.like: int = number if alone else frame.first_of_spec.setdefault((cls.info.id, len(given_up)), number)
         self._mask: Mask | None = None
         self._buckets: list[tuple[tuple[int, ...], NodeList]] | None = None
         self._templates: list[bool] | None = None
