@@ -118,6 +118,7 @@ class Frame:
         self._groups: dict[tuple[object, ...], Group] = {}
         self._variants: dict[tuple[int, int], Variant] = {}
         self._first: dict[int, Variant] = {}
+        self.alike: dict[tuple[object, ...], Variant] = {}
         self._volume_needs: dict[int, VolumeNeeds] = {}
         self.counting: dict[int, list[Group]] = {}
         self._inverse: dict[tuple[str, str, str], list[Group]] | None = None
@@ -125,7 +126,6 @@ class Frame:
         self._inverse_owned: dict[int, list[Group]] = {}
         self._inverse_of: dict[int, list[Group]] = {}
         self._count = 0
-        self.first_of_spec: dict[tuple[int, int], int] = {}  # kept by variants
         self.short_values: dict[tuple[int, int], dict[str, int]] = {}
         self.narrowed: dict[tuple[int, tuple[Requirement, ...]], ReqSet | None] = {}
 

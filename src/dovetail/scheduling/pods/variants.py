@@ -44,16 +44,16 @@ class Rule:
 class NodeList(list[int]):
     """Nodes in order, loaded on demand: of thousands, the first few are usually enough."""
 
-    __slots__ = ("_all",)
+    __slots__ = ("all",)
 
     def __init__(self, nodes: npt.NDArray[np.int64]) -> None:
         super().__init__(nodes[:_FIRST].tolist())
-        self._all = nodes
+        self.all = nodes
 
     def grow(self) -> bool:
         """Load more of them; return False if all are loaded."""
         there = len(self)
-        self.extend(self._all[there : 4 * there].tolist())
+        self.extend(self.all[there : 4 * there].tolist())
         return len(self) > there
 
 
@@ -115,9 +115,8 @@ class Variant:
         self.steady = self._is_steady()
         # It needs only labels, tolerated taints and room: other pods don't matter to it.
         self.simple = not (self.lost or self.rules or self.ports or self.attached)
-        # The first variant that asks the same of nodes, and so is refused by the same ones.
-        alone = not self.simple or cls.info.volumes
-        self.like: int = number if alone else frame.first_of_spec.setdefault((cls.info.id, len(given_up)), number)
+        # The number of the first variant that asks the same, and so is refused by the same nodes.
+        self.like: int = self._first_alike().id
         self._mask: Mask | None = None
         self._buckets: list[tuple[tuple[int, ...], NodeList]] | None = None
         self._templates: list[bool] | None = None
@@ -257,28 +256,43 @@ class Variant:
         A simulation only removes some.
         """
         if self._mask is None:
-            frame = self.frame
-            mask = frame.open & self.static
-            for column, amount in self.need:
-                mask &= frame.room[:, column] >= amount
-            if (self.ports or self.attached) and mask.any():
-                frame.strike_ports(self.ports, mask)
-                frame.strike_volumes(self.attached, mask)
-            for rule in self.host_rules:
-                group = rule.group
-                limit = group.max_skew - rule.own if group.kind == SPREAD else 0
-                mask &= group.per_node <= limit
-            self._mask = mask
+            first = self._first_alike()
+            self._mask = self._find_nodes() if first is self else first.mask
         return self._mask
+
+    def _first_alike(self) -> "Variant":
+        """Return a variant that takes the same nodes: of those that need only labels, taints and room, the first."""
+        if not self.simple:
+            return self
+        mark = (self.reqs.id, self.tolerations, self.need, tuple([reqs.id for reqs in self.alternatives]))
+        return self.frame.alike.setdefault(mark, self)
+
+    def _find_nodes(self) -> Mask:
+        frame = self.frame
+        mask = frame.open & self.static
+        for column, amount in self.need:
+            mask &= frame.room[:, column] >= amount
+        if (self.ports or self.attached) and mask.any():
+            frame.strike_ports(self.ports, mask)
+            frame.strike_volumes(self.attached, mask)
+        for rule in self.host_rules:
+            group = rule.group
+            limit = group.max_skew - rule.own if group.kind == SPREAD else 0
+            mask &= group.per_node <= limit
+        return mask
 
     @property
     def buckets(self) -> list[tuple[tuple[int, ...], "NodeList"]]:
         """Return the nodes of `mask` by their domains of the variant's topology keys, each list in order."""
         if self._buckets is None:
-            mask = self.mask
-            if self.keys:
-                parts = [(places, part[mask[part]]) for places, part in self.frame.parts(self.keys)]
-            else:
-                parts = [((), np.flatnonzero(mask))]
-            self._buckets = [(places, NodeList(nodes)) for places, nodes in parts if len(nodes)]
+            first = self._first_alike()
+            self._buckets = self._sort_nodes() if first is self else first.buckets
         return self._buckets
+
+    def _sort_nodes(self) -> list[tuple[tuple[int, ...], "NodeList"]]:
+        mask = self.mask
+        if self.keys:
+            parts = [(places, part[mask[part]]) for places, part in self.frame.parts(self.keys)]
+        else:
+            parts = [((), np.flatnonzero(mask))]
+        return [(places, NodeList(nodes)) for places, nodes in parts if len(nodes)]

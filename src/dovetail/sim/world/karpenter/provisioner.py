@@ -8,14 +8,14 @@ there. Nodes that pods are sent to are nominated for twenty seconds.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace as change_settings
-from typing import Final
+from typing import Final, cast
 
 from msgspec.structs import replace
 
 from dovetail.lifecycle.commands.records import DOVETAIL, is_tainted
 from dovetail.model import names
 from dovetail.model.command import Replacement
-from dovetail.model.objects import Node, NodeClaim
+from dovetail.model.objects import KINDS, Node, NodeClaim, Pod
 from dovetail.model.settings import KARPENTER_1_15
 from dovetail.scheduling.place import place
 from dovetail.scheduling.result import NewNode
@@ -57,7 +57,9 @@ class Provisioner:
         self._since = -1
         self._last = -1
         self._unplaced: dict[str, None] = {}
-        store.listen(self._on_change)
+        store.listen(self._on_pod_change, "Pod")
+        store.listen(self._on_node_change, "Node")
+        store.listen(self._view.note, *(KINDS.keys() - {"Pod", "Node"}))
 
     # ------------------------------------------------------------ the batch
 
@@ -114,21 +116,22 @@ class Provisioner:
 
     # ------------------------------------------------------------ placing
 
-    def _on_change(self, change: Change) -> None:
+    def _on_pod_change(self, change: Change) -> None:
         self._view.note(change)
-        if change.kind == "Pod":
-            pod = change.new
-            if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:  # type: ignore[union-attr]
-                self._unplaced.pop(change.key, None)
-            else:
-                self._unplaced[change.key] = None
-        elif change.kind == "Node":
-            if isinstance(change.new, Node) and is_emptied(change.new):
-                if change.key not in self._leaving:
-                    self._leaving[change.key] = None
-                    self._trigger_node(change.key)
-            else:
-                self._leaving.pop(change.key, None)
+        pod = cast("Pod | None", change.new)
+        if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
+            self._unplaced.pop(change.key, None)
+        else:
+            self._unplaced[change.key] = None
+
+    def _on_node_change(self, change: Change) -> None:
+        self._view.note(change)
+        if isinstance(change.new, Node) and is_emptied(change.new):
+            if change.key not in self._leaving:
+                self._leaving[change.key] = None
+                self._trigger_node(change.key)
+        else:
+            self._leaving.pop(change.key, None)
 
     def snapshot(self) -> Snapshot:
         """Return the cluster as Karpenter's scheduler sees it now."""

@@ -111,7 +111,7 @@ def _place(key: str) -> _Place:
 def _can_see(old: AnyObject, new: AnyObject) -> bool:
     """Return whether placing pods can tell two versions of an object apart; in doubt, it can."""
     if isinstance(new, Pod) and isinstance(old, Pod):
-        return not (_same_meta(old.metadata, new.metadata) and _only_started(old, new))
+        return not (_only_started(old, new) and _same_meta(old.metadata, new.metadata))
     if isinstance(new, PodDisruptionBudget) and isinstance(old, PodDisruptionBudget):
         return old.spec is not new.spec and old.spec != new.spec  # what it never allows counts, not what it allows now
     if isinstance(new, NodeClaim) and isinstance(old, NodeClaim):
