@@ -16,6 +16,7 @@ from dovetail.model.objects import (
 )
 from dovetail.scheduling.place import place
 from dovetail.scheduling.snapshot import Snapshot
+from dovetail.sim.checks.checkers import CycleChecker
 from dovetail.sim.checks.watch import Watch
 from dovetail.sim.world.world import World
 from tests.support.rogue import settle, small_world, work
@@ -102,3 +103,21 @@ def test_what_placing_cannot_see_leaves_the_listings_as_they_are() -> None:
     assert seen.node_claims is before.node_claims
     world.kubelets.finish(next(iter(world.store.pods)))
     assert world.provisioner.snapshot().cluster.pods is not seen.pods
+
+
+def test_state_of_the_cluster_is_kept_change_by_change() -> None:
+    """The state that cycles are recognised by, kept while pods move and nodes die, equals that of a new checker."""
+    world = small_world(nodes=3)
+    kept = next(checker for checker in Watch(world).checkers if isinstance(checker, CycleChecker))
+    world.workloads.add(work(replicas=9, cpu="900m"))
+    states = set()
+    for step in range(6):
+        settle(world, 20 if step % 2 else 2)
+        afresh = next(checker for checker in Watch(world).checkers if isinstance(checker, CycleChecker))
+        states.add(kept._state())
+        assert kept._state() == afresh._state()
+        assert kept._unbound == dict.fromkeys(key for key, pod in world.store.pods.items() if not pod.spec.node_name)
+        world.scale("ReplicaSet", "default/web", 9 + (-1) ** step * step)
+        if step == 3:
+            world.kill("n1")
+    assert len(states) > 2

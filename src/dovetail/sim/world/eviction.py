@@ -170,8 +170,10 @@ class Evictions:
         return total
 
     def _replicas(self, uid: str) -> int | None:
+        if not uid:
+            return None
         found = self._scales.get(uid)
-        if found is None and uid:
+        if found is None:
             for kind in ("ReplicaSet", "StatefulSet"):
                 for item in self.store.by_kind[kind].values():
                     if item.metadata.uid == uid:

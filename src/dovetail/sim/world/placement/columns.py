@@ -25,7 +25,7 @@ def selector_key(namespaces: tuple[str, ...] | None, selector: LabelSelectorSpec
     return (namespaces, labels, entries)
 
 
-class Grid:
+class Numbers:
     """Numbers by row and column, cheap to read and write one by one (`cells`, row by row) and as an array (`all`).
 
     Both share their memory. `width` 0: a single column, whose array has one dimension.
@@ -39,9 +39,9 @@ class Grid:
         whole = np.frombuffer(self.cells, dtype=np.int64)
         self.all: Ints = whole.reshape(size, width) if width else whole
 
-    def grown(self, size: int, width: int = 0, fill: int = 0) -> "Grid":
-        """Return a larger grid with the same numbers."""
-        other = Grid(size, width, fill)
+    def grown(self, size: int, width: int = 0, fill: int = 0) -> "Numbers":
+        """Return a larger table with the same numbers."""
+        other = Numbers(size, width, fill)
         if width:
             other.all[: len(self.all), : self.width] = self.all
         else:
@@ -57,8 +57,8 @@ class NodeGroup:
     """
 
     picks: Callable[[PodShape], bool]
-    counts: Grid
-    counts_active: Grid
+    counts: Numbers
+    counts_active: Numbers
     sums: dict[str, dict[int, int]] = field(default_factory=dict)
 
     @property
@@ -107,7 +107,7 @@ class Row:
 class Topology:
     """The domain of each node under one label key, as a number (-1: the node has no such label)."""
 
-    domains: Grid
+    domains: Numbers
     numbers: dict[str, int] = field(default_factory=dict)
 
     @property

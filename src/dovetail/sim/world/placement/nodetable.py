@@ -13,10 +13,10 @@ from dovetail.model.objects import LabelSelectorSpec, Node, PodAffinityTerm, Top
 from dovetail.model.quantity import resource_amount
 from dovetail.sim.world.placement.columns import (
     Bools,
-    Grid,
     GroupKey,
     Ints,
     NodeGroup,
+    Numbers,
     Row,
     ShapeColumns,
     Topology,
@@ -48,9 +48,9 @@ class NodeTable:
         self.nodes: list[Node | None] = [None] * self.size
         self._free = list(range(self.size - 1, -1, -1))
         self.resources: dict[str, int] = {"cpu": 0, "memory": 1, "pods": 2, "ephemeral-storage": 3}
-        self.rooms = Grid(self.size, 4)
-        self.allocatables = Grid(self.size, 4)
-        self.scorings = Grid(self.size, 2)
+        self.rooms = Numbers(self.size, 4)
+        self.allocatables = Numbers(self.size, 4)
+        self.scorings = Numbers(self.size, 2)
         self.log: list[int] = []  # rows whose labels or taints changed, in the order it happened
         self.room_log: list[int] = []  # rows whose free room changed
         self.pods: dict[str, Row] = {}
@@ -152,7 +152,7 @@ class NodeTable:
         """Return where each node stands under a label key."""
         found = self._topologies.get(key)
         if found is None:
-            found = self._topologies[key] = Topology(Grid(self.size, fill=-1))
+            found = self._topologies[key] = Topology(Numbers(self.size, fill=-1))
             for row in self.rows.values():
                 self._place_in(found, key, row)
         return found
@@ -266,7 +266,7 @@ class NodeTable:
         """
         found = self._groups.get(key)
         if found is None:
-            found = NodeGroup(picks, Grid(self.size), Grid(self.size))
+            found = NodeGroup(picks, Numbers(self.size), Numbers(self.size))
             for shape in self._shapes_at.get(label, ()):
                 if picks(shape):
                     self._groups_of[shape].append(found)
