@@ -57,9 +57,11 @@ class Provisioner:
         self._since = -1
         self._last = -1
         self._unplaced: dict[str, None] = {}
+        self._unlaunched: dict[str, None] = {}
         store.listen(self._on_pod_change, "Pod")
         store.listen(self._on_node_change, "Node")
-        store.listen(self._view.note, *(KINDS.keys() - {"Pod", "Node"}))
+        store.listen(self._on_claim_change, "NodeClaim")
+        store.listen(self._view.note, *(KINDS.keys() - {"Pod", "Node", "NodeClaim"}))
 
     # ------------------------------------------------------------ the batch
 
@@ -92,7 +94,7 @@ class Provisioner:
         if self.clock.now < due:
             self.clock.at(due, self._close)
             return
-        if any(not claim.status.provider_id and not _leaves(claim) for claim in self.store.claims.values()):
+        if self._unlaunched:
             self.clock.after(IDLE, self._close)  # Karpenter does not look before it knows what its last launches became
             return
         waiting, nodes = self._waiting, self._waiting_nodes
@@ -123,6 +125,14 @@ class Provisioner:
             self._unplaced.pop(change.key, None)
         else:
             self._unplaced[change.key] = None
+
+    def _on_claim_change(self, change: Change) -> None:
+        self._view.note(change)
+        claim = cast("NodeClaim | None", change.new)
+        if claim is None or claim.status.provider_id or claim.metadata.deletion_timestamp is not None:
+            self._unlaunched.pop(change.key, None)
+        else:
+            self._unlaunched[change.key] = None
 
     def _on_node_change(self, change: Change) -> None:
         self._view.note(change)
@@ -198,10 +208,6 @@ class Provisioner:
             name = f"{pool}-{''.join(dice.choice(_LETTERS) for _ in range(5))}"
             if name not in self.store.claims and name not in self.store.nodes:
                 return name
-
-
-def _leaves(claim: NodeClaim) -> bool:
-    return claim.metadata.deletion_timestamp is not None
 
 
 def is_emptied(node: Node) -> bool:
