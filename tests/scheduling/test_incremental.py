@@ -2,6 +2,7 @@
 
 import random
 
+from dovetail.lifecycle.store import Store
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster, cluster_of
 from dovetail.model.objects import AnyObject
@@ -69,3 +70,46 @@ def test_new_selectors_look_at_labels_anew() -> None:
     picky = pod("b", affinity=near("podAntiAffinity", labelSelector={"matchLabels": {"rev": "1"}}))
     after = snapshot(*fixed, picky, previous=before)
     assert homes(place(after)) == {"b": "n2"}
+
+
+def _waiting_pod(rng: random.Random, name: str) -> AnyObject:
+    """Return a pod that waits, is bound, or can't be helped, with or without a volume."""
+    spec: dict[str, object] = rng.choice(
+        (
+            {},
+            {"nodeSelector": {"karpenter.sh/nodepool-unknown": "x"}},
+            {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": rng.choice("pq")}}]},
+        )
+    )
+    meta = {"uid": f"{name}-{rng.random()}"}
+    return pod(name, rng.choice(("0.5", "1")), on=rng.choice(("n1", "", "", "")), meta=meta, **spec)
+
+
+def test_waiting_pods_are_carried_from_listing_to_listing() -> None:
+    """Pods that wait, and those that can't be helped, are the same as in a new snapshot, also after one unused."""
+    rng = random.Random(11)
+    store = Store()
+    for item in (pool(), *node("n1")):
+        store.observe(item)
+    seen: Snapshot | None = None
+    ignored = 0
+    for step in range(60):
+        for name in rng.sample([f"p{i}" for i in range(20)], 3):
+            if rng.random() < 0.3:
+                store.vanish("Pod", "default", name)
+            else:
+                store.observe(_waiting_pod(rng, name))
+        before, seen = seen, Snapshot.build(store.cluster(), CATALOGUE, DOVETAIL, NOW, seen)
+        if step % 4 == 3:
+            continue
+        afresh = Snapshot.build(store.cluster(), CATALOGUE, DOVETAIL, NOW)
+        assert [id(entry.pod) for entry in seen.queued] == [id(entry.pod) for entry in afresh.queued]
+        assert [(entry.key, entry.cls.info.requests) for entry in seen.queued] == [
+            (entry.key, entry.cls.info.requests) for entry in afresh.queued
+        ]
+        assert seen.ignored == afresh.ignored
+        ignored += len(seen.ignored)
+        if before is not None and "queued" in vars(before):
+            kept = {id(entry.pod): entry for entry in before.queued}
+            assert all(kept.get(id(entry.pod), entry) is entry for entry in seen.queued)
+    assert ignored > 20

@@ -13,13 +13,13 @@ from typing import Final
 from dovetail.model.settings import MinValuesPolicy
 from dovetail.scheduling.entries import Entry, Lane, SimulationOptions, Touched, may_share
 from dovetail.scheduling.frame import Frame
-from dovetail.scheduling.launch.claims import Claim, ClaimRules, Fit, ReservedError, put_in_order
+from dovetail.scheduling.launch.claims import Claim, ClaimRules, Fit, ReservedError
+from dovetail.scheduling.launch.fill_order import FillOrder
 from dovetail.scheduling.launch.machines import TypeBits
-from dovetail.scheduling.pods.classes import TERMINAL, TERMINATING, PodClass
+from dovetail.scheduling.pods.classes import PodClass
 from dovetail.scheduling.pods.pod import ports_clash
 from dovetail.scheduling.pods.variants import NodeList, Variant
-from dovetail.scheduling.topology.groups import INVERSE
-from dovetail.scheduling.topology.states import GroupState
+from dovetail.scheduling.topology.counting import Counting
 
 _NONE: Final[frozenset[int]] = frozenset()
 
@@ -44,24 +44,24 @@ class Packer:
         self.new_nodes_max = options.new_nodes_max
         self.launchable = options.launchable
         self.best_effort = frame.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
-        ties = frame.settings.ties
-        self._salt = f"{ties}/{sorted(self.removed)}" if ties else ""
-        self.states: dict[int, GroupState] = {}
+        self._counting = Counting(frame, self.removed, moving)
+        self.states = self._counting.states
         self.rules = ClaimRules(frame, self.states, strict_reserved=options.strict_reserved)
         self.touched: dict[int, Touched] = {}
-        self.claims: list[Claim] = []
-        self._grown: tuple[Claim, ...] = ()
+        self._filling = FillOrder()
         self.opened = 0
         self.own_claims = 0
         self.stopped = False
         self.unplaced: list[Entry] = []
-        self._moving: dict[int, list[tuple[int, int]]] = {}
-        for cls, node, flags in moving:
-            self._moving.setdefault(cls.id, []).append((node, flags))
         self._cursors: dict[tuple[int, bool], list[int]] = {}
-        self._recorders: dict[int, list[GroupState]] = {}
         self._hopeless: set[tuple[tuple[int, bool], bool]] = set()
         self.lanes: dict[tuple[int, bool], Lane | None] = {}
+        self._shared_lanes: dict[tuple[int, bool], Lane | None] = {}
+
+    @property
+    def claims(self) -> list[Claim]:
+        """Return the new nodes, those with the fewest pods first."""
+        return self._filling.in_order()
 
     # The queue
 
@@ -72,7 +72,7 @@ class Packer:
             if entry.mark not in lanes:
                 variant = first(entry.cls)
                 if variant.rules:
-                    self._activate(variant)
+                    self._counting.activate(variant)
                 lanes[entry.mark] = self._lane(variant, exempt=entry.exempt)
 
     def run(self, entries: Sequence[Entry]) -> None:
@@ -80,17 +80,20 @@ class Packer:
         lanes = self.lanes
         queue: deque[Entry] = deque()
         failed_at: dict[int, int] = {}
-        after = len(entries)
-        for entry in entries:
-            after -= 1
+        at, count = 0, len(entries)
+        while at < count:
+            entry = entries[at]
             lane = lanes[entry.mark]
-            if lane is not None and lane.cursors[0] >= 0 and self._put_on_first_node(entry, lane):
+            placed = self._put_on_first_node(entries, at, lane) if lane is not None and lane.cursors[0] >= 0 else 0
+            if placed:
+                at += placed
                 continue
+            at += 1
             if not self._schedule(entry):
                 queue.append(entry)
-                failed_at[id(entry)] = after + len(queue)
+                failed_at[id(entry)] = count - at + len(queue)
             elif self.stopped:
-                queue.extendleft(reversed(entries[len(entries) - after :]))
+                queue.extendleft(reversed(entries[at:]))
                 break
         while queue and not self.stopped:
             entry = queue[0]
@@ -104,15 +107,22 @@ class Packer:
 
     def _lane(self, variant: Variant, *, exempt: bool) -> Lane | None:
         """Return the nodes to try for pods that only need room; None for other pods, or if no node takes one."""
-        buckets = variant.buckets if variant.simple else ()
-        if not buckets:
+        if not variant.simple:
             return None
-        cursors = self._cursors.setdefault((variant.id, exempt), [0])
-        # Without topology rules there is one bucket.
-        return Lane(buckets[0][1], variant.need, cursors, _NONE if exempt else self.closed)
+        mark = (variant.like, exempt)
+        if mark not in self._shared_lanes:
+            buckets = variant.buckets  # one, without topology rules
+            closed = _NONE if exempt else self.closed
+            self._shared_lanes[mark] = (
+                Lane(buckets[0][1], variant.need, self._cursors.setdefault(mark, [0]), closed) if buckets else None
+            )
+        return self._shared_lanes[mark]
 
-    def _put_on_first_node(self, entry: Entry, lane: Lane) -> bool:
-        """Place a pod that only needs room, as `_add` would; False if no node takes it."""
+    def _put_on_first_node(self, entries: Sequence[Entry], at: int, lane: Lane) -> int:
+        """Place a pod that only needs room, as `_add` would; return how many pods were placed: 0 if no node takes it.
+
+        The pods after it that have the same lane go to the same node, as many as it takes.
+        """
         nodes, need, cursors, closed = lane.nodes, lane.need, lane.cursors, lane.closed
         touched, row, removed = self.touched, self.frame.row, self.removed
         position = cursors[0]
@@ -131,58 +141,31 @@ class Packer:
             position += 1
         else:
             cursors[0] = -1
-            return False
+            return 0
         cursors[0] = position
         if here.shared:
             here = touched[node] = here.copy()
             left = here.left
-        for column, amount in need:
-            left[column] -= amount
-        here.entries.append(entry)
+        end = at + 1
         if self.states:
-            for state in self._recorders_of(entry.cls):
+            for state in self._counting.recorders_of(entries[at].cls):
                 if state.group.will_count(node):
                     state.record_node(node)
-        return True
+        else:
+            end = self._end_of_lane(entries, end, lane, left)
+        for column, amount in need:
+            left[column] -= amount * (end - at)
+        here.entries.extend(entries[at:end])
+        return end - at
 
-    def _activate(self, variant: Variant) -> None:
-        """Start counting for the rules of a variant; placements made before are not counted, as upstream."""
-        for rule in variant.rules:
-            group = rule.group
-            if group.id in self.states:
-                continue
-            state = self.states[group.id] = GroupState(group, self._salt)
-            self._recorders.clear()
-            if not group.host and group.domains is not None:
-                for node in self.removed:
-                    state.forget_node(node)
-            if self._moving:
-                self._forget_moving(state)
-
-    def _forget_moving(self, state: GroupState) -> None:
-        """Remove the moving pods from a rule's counts."""
-        moving, group = self._moving, state.group
-        based_on = group.based_on
-        near = moving if len(moving) < len(based_on) else [c for c in based_on if c in moving]
-        for cls_id in near:
-            if cls_id in based_on:
-                for node, flags in moving[cls_id]:
-                    # A terminating pod still enforces its anti-affinity but counts nowhere else.
-                    if not flags & (TERMINAL if group.kind == INVERSE else TERMINATING):
-                        state.forget_pod(node)
-
-    def _recorders_of(self, cls: PodClass) -> Sequence[GroupState]:
-        if not self.states:
-            return ()
-        found = self._recorders.get(cls.id)
-        if found is None:
-            near = self.frame.counting.get(cls.id, ())
-            found = [self.states[group.id] for group in near if group.id in self.states]
-            if cls.info.anti_affinity:
-                owned = self.frame.inverse_owned(cls)
-                found.extend(self.states[group.id] for group in owned if group.id in self.states)
-            self._recorders[cls.id] = found
-        return found
+    def _end_of_lane(self, entries: Sequence[Entry], end: int, lane: Lane, left: Sequence[int]) -> int:
+        """Return how far the pods before `end` can be followed by others of their lane, with this room for all."""
+        lanes = self.lanes
+        if end < len(entries) and lanes[entries[end].mark] is lane:
+            last = min(len(entries), end - 1 + min(left[column] // amount for column, amount in lane.need))
+            while end < last and lanes[entries[end].mark] is lane:
+                end += 1
+        return end
 
     def _schedule(self, entry: Entry) -> bool:
         mark = (entry.mark, entry.leaving)
@@ -201,7 +184,7 @@ class Packer:
             steady = steady and variant.steady
             variant = variant.after
             if variant is not None:
-                self._activate(variant)
+                self._counting.activate(variant)
         if steady and self.rules.reservations is None:
             self._hopeless.add(mark)
         return False
@@ -212,17 +195,21 @@ class Packer:
             self._put_on_node(entry, variant, node)
             return True
         steady = variant.steady and self.rules.reservations is None
-        put_in_order(self.claims, *self._grown)
-        for claim in self.claims:
-            if variant.id in claim.refused or (not self.count_all and not may_share(entry, claim)):
+        found = refused = False
+        for claim in self._filling.open_to(variant.like):
+            if not self.count_all and not may_share(entry, claim):
                 continue
             fit = self._try(claim, variant)
             if fit is not None:
                 self._put_on_claim(entry, variant, claim, fit)
-                return True
+                found = True
+                break
             if steady:  # a refusal by a new node is final: it only gets fuller
-                claim.refused.add(variant.id)
-        return self._open_claim(entry, variant)
+                claim.refused.add(variant.like)
+                refused = True
+        if refused:
+            self._filling.drop_refusing(variant.like)
+        return found or self._open_claim(entry, variant)
 
     def _try(self, claim: Claim, variant: Variant) -> Fit | None:
         try:
@@ -240,8 +227,10 @@ class Packer:
             near = self._near_hosts(variant)
             if near is not None:
                 return self._first_of(near, variant, exempt=exempt)
-        mark = (variant.id, exempt)
-        cursors = self._cursors.setdefault(mark, [0] * len(buckets))
+        mark = (variant.like, exempt)
+        cursors = self._cursors.get(mark)
+        if cursors is None:
+            cursors = self._cursors[mark] = [0] * len(buckets)
         if cursors[0] < 0:
             return -1
         masks = self._open_domains(variant) if variant.zone_rules else ()
@@ -329,7 +318,7 @@ class Packer:
                 return True
             variant = variant.after
             if variant is not None:
-                self._activate(variant)
+                self._counting.activate(variant)
         return False
 
     def _keeps_company(self, node: int, variant: Variant, here: Touched) -> bool:
@@ -350,7 +339,7 @@ class Packer:
         touched.entries.append(entry)
         touched.ports.extend(variant.ports)
         touched.attached.extend(variant.attached)
-        for state in self._recorders_of(entry.cls):
+        for state in self._counting.recorders_of(entry.cls):
             if state.group.will_count(node):
                 state.record_node(node)
 
@@ -368,7 +357,7 @@ class Packer:
                 continue
             self.opened += 1
             claim.foreign = entry.leaving
-            self.claims.append(claim)
+            self._filling.open(claim)
             self._put_on_claim(entry, variant, claim, fit)
             self.charge(claim)
             return True
@@ -399,7 +388,7 @@ class Packer:
 
     def _put_on_claim(self, entry: Entry, variant: Variant, claim: Claim, fit: Fit) -> None:
         claim.pods.append(entry.pod)
-        self._grown = (claim,)
+        self._filling.grow(claim)
         claim.variants.append(variant)
         claim.reqs = fit.reqs
         claim.types = fit.types
@@ -419,7 +408,7 @@ class Packer:
 
     def count_on_claim(self, entry: Entry, claim: Claim) -> None:
         """Count a pod on a new node in the topology."""
-        for state in self._recorders_of(entry.cls):
+        for state in self._counting.recorders_of(entry.cls):
             node_filter = state.group.filter
             if node_filter is None or node_filter.claims(claim.template.taints, claim.reqs.reqs):
                 state.record_claim(claim.number, claim.reqs.get(state.group.key))

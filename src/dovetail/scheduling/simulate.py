@@ -167,11 +167,11 @@ def _result(snapshot: Snapshot, candidates: tuple[int, ...], engine: Packer, pod
         Unplaced(pod=e.pod, forgiven=e.pending or (lenient and e.leaving), explain=explain(snapshot, engine, e))
         for e in (() if engine.stopped else engine.unplaced)
     ]
-    forgiven = snapshot.pending_ids | (snapshot.leaving_ids if lenient else frozenset())
     new_nodes: list[NewNode] = []
     for claim in engine.claims:
         node = new_node(snapshot, claim)
         if node is None:
+            forgiven = snapshot.pending_ids | (snapshot.leaving_ids if lenient else frozenset())
             unplaced.extend(_too_many_types(claim, pod, forgiven=id(pod) in forgiven) for pod in claim.pods)
         else:
             new_nodes.append(node)

@@ -26,10 +26,10 @@ from dovetail.scheduling.launch.limits import PoolLimits
 from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.launch.templates import usable_pools
 from dovetail.scheduling.nodes import StateNode
-from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings
 from dovetail.scheduling.pods.classes import PodClass, PodRecord, SpecInfo, flags_of
 from dovetail.scheduling.pods.movers import MoverRegistry, Movers
+from dovetail.scheduling.pods.pending import PendingPods
 from dovetail.scheduling.pods.pod import HostPort
 from dovetail.scheduling.pods.surge import NO_SURGES, Surges
 from dovetail.scheduling.pods.validation import why_ignored
@@ -73,6 +73,9 @@ class Snapshot:
         self._earlier: tuple[FrameInputs, Frame] | None = (
             (previous.frame_inputs, previous.frame) if previous is not None and "frame" in vars(previous) else None
         )
+        self._earlier_waiting: PendingPods | None = None
+        if previous is not None:
+            self._earlier_waiting = vars(previous).get("_waiting") or previous._earlier_waiting
         self.bindings: Bindings = self._bindings(previous)
         # Only now it is known which labels selectors use.
         self._virtual_classes: tuple[PodClass, ...] = tuple(
@@ -201,32 +204,24 @@ class Snapshot:
     @cached
     def pending(self) -> tuple[Pod, ...]:
         """Return pending pods that a new node could help."""
-        return tuple(entry.pod for entry, why in self._waiting if not why)
+        return tuple([entry.pod for entry in self._waiting.entries])
 
     @cached
     def ignored(self) -> tuple[tuple[Pod, str], ...]:
         """Return pending pods that no node could help, each with the reason."""
-        return tuple((entry.pod, why) for entry, why in self._waiting if why)
+        return tuple(self._waiting.ignored)
 
     @cached
-    def _waiting(self) -> tuple[tuple[Entry, str], ...]:
-        """Return pending pods, prepared for placement, each with why no node could help it, if so."""
-        bindings, pods, known, memory = self.bindings, self.cluster.pods, self._memory.ignored, self._memory.pending
-        found = []
-        for place in bindings.unbound_places:
-            pod = pods[place]
-            cls, entry = bindings.class_at(place), memory.get(id(pod))
-            if entry is None or entry.pod is not pod or entry.cls is not cls:
-                if not filters.is_provisionable(pod):
-                    continue
-                entry = Entry(pod, cls, exempt=True, pending=True)
-            why = None if cls.info.volumes else known.get(cls.info.id)
-            if why is None:
-                why = known[cls.info.id] = self.why_ignored(pod)
-            found.append((entry, why))
-        memory.clear()
-        memory.update((id(entry.pod), entry) for entry, _ in found)
-        return tuple(found)
+    def _waiting(self) -> PendingPods:
+        """Return pending pods, prepared for placement."""
+        earlier, self._earlier_waiting = self._earlier_waiting, None
+        return PendingPods(self.bindings, self._memory.classes.keys, earlier, self._why_ignored)
+
+    def _why_ignored(self, pod: Pod, cls: PodClass) -> str:
+        known, spec = self._memory.ignored, cls.info.id
+        if cls.info.volumes or spec not in known:
+            known[spec] = self.why_ignored(pod)
+        return known[spec]
 
     def why_ignored(self, pod: Pod) -> str:
         """Return why a pending pod takes no part in simulations; empty if it does."""
@@ -274,7 +269,7 @@ class Snapshot:
     @cached
     def queued(self) -> list[Entry]:
         """Return the pending pods and the virtual ones of buffers, prepared for placement."""
-        return [entry for entry, why in self._waiting if not why] + self.virtual
+        return self._waiting.entries + self.virtual
 
     @cached
     def virtual(self) -> list[Entry]:

@@ -7,7 +7,7 @@ that replaced it. `Result` and `Series` are plain values; pages and tables are m
 
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, Final, assert_never
+from typing import Any, Final, assert_never, cast
 
 from dovetail.lifecycle import reports
 from dovetail.lifecycle.commands.machine import Phase
@@ -158,8 +158,9 @@ class RunLedger:
         self._at_start = 0
         self._recorder = Recorder(world)
         for change in world.store.history():
-            self._on_report(change)
-        world.store.listen(self._on_report, "Pod", "NodeClaim")
+            (self._on_pod_change if change.kind == "Pod" else self._on_claim_change)(change)
+        world.store.listen(self._on_pod_change, "Pod")
+        world.store.listen(self._on_claim_change, "NodeClaim")
         world.on_evicted(self._moved)
         world.on_forced(self._moved)
         world.on_gone(self._gone)
@@ -172,17 +173,18 @@ class RunLedger:
 
     # ------------------------------------------------------------ counting
 
-    def _on_report(self, change: Change) -> None:
-        if change.kind == "Pod":
-            pod = change.new
-            if pod is None or pod.spec.node_name:  # type: ignore[union-attr]
-                since = self._waiting.pop(change.key, None)
-                if since is not None and self._began >= 0:
-                    self._waited += self.world.now - max(since, self._began)
-            elif change.old is None:
-                self._waiting[change.key] = self.world.now
-                self._most_waiting = max(self._most_waiting, len(self._waiting))
-        elif change.new is not None and change.key not in self._lives:
+    def _on_pod_change(self, change: Change) -> None:
+        pod = cast("Pod | None", change.new)
+        if pod is None or pod.spec.node_name:
+            since = self._waiting.pop(change.key, None)
+            if since is not None and self._began >= 0:
+                self._waited += self.world.now - max(since, self._began)
+        elif change.old is None:
+            self._waiting[change.key] = self.world.now
+            self._most_waiting = max(self._most_waiting, len(self._waiting))
+
+    def _on_claim_change(self, change: Change) -> None:
+        if change.new is not None and change.key not in self._lives:
             instance = self.world.cloud.instances.get(change.key)
             if instance is not None:
                 self._born(instance)

@@ -7,7 +7,7 @@ seconds since the measured part began; what was there before has negative ones.
 
 from array import array
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from dovetail.lifecycle.commands.records import decode_record
 from dovetail.lifecycle.messages import Instruction, TaintNode, UntaintNode
@@ -132,8 +132,9 @@ class Recorder:
         self._command_of: dict[str, int] = {}
         self._outside: list[tuple[float, str]] = []
         for change in world.store.history():
-            self.on_change(change)
-        world.store.listen(self.on_change, "Pod", "NodeClaim")
+            (self._on_pod_change if change.kind == "Pod" else self._on_claim_change)(change)
+        world.store.listen(self._on_pod_change, "Pod")
+        world.store.listen(self._on_claim_change, "NodeClaim")
         world.on_evicted(self._moved)
         world.on_forced(self._moved)
         world.on_gone(self._gone)
@@ -153,11 +154,9 @@ class Recorder:
     def _at(self) -> float:
         return self.world.now / SECOND
 
-    def on_change(self, change: Change) -> None:
-        """Note a pod that came, was bound or ended, and a machine that was launched or marked to go."""
-        if change.kind == "Pod":
-            self._pod(change.key, change.new)  # type: ignore[arg-type]
-        elif change.new is not None:
+    def _on_claim_change(self, change: Change) -> None:
+        """Note a machine that was launched or marked to go."""
+        if change.new is not None:
             place = self._place.get(change.key)
             if place is None:
                 instance = self.world.cloud.instances.get(change.key)
@@ -170,7 +169,9 @@ class Recorder:
         if len(self._outside) < OUTSIDE_MAX and " scaled to " not in what:
             self._outside.append((self._at(), what))
 
-    def _pod(self, key: str, pod: Pod | None) -> None:
+    def _on_pod_change(self, change: Change) -> None:
+        """Note a pod that came, was bound or ended."""
+        key, pod = change.key, cast("Pod | None", change.new)
         stay = self._stay_of.get(key)
         if pod is None or pod.status.phase in _OVER:
             if stay is not None:

@@ -5,8 +5,9 @@ domains that topology leaves) and increases the room that its types must have. T
 simulations. Knows nothing of existing nodes; `scheduling.packer` decides in which order claims are tried.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from sys import maxsize
+from typing import Final
 
 from dovetail.model import names
 from dovetail.model.catalogue import Offering
@@ -19,6 +20,8 @@ from dovetail.scheduling.pods.pod import HostPort, ports_clash
 from dovetail.scheduling.pods.relax import next_preference
 from dovetail.scheduling.pods.variants import Variant
 from dovetail.scheduling.topology.states import GroupState
+
+LAST: Final = (maxsize, 0)
 
 
 class ReservedError(Exception):
@@ -35,6 +38,7 @@ class Claim:
         "own",
         "pods",
         "ports",
+        "position",
         "refused",
         "reqs",
         "reserved",
@@ -47,6 +51,8 @@ class Claim:
 
     def __init__(self, number: int, template: Template, types: TypeBits) -> None:
         self.number = number
+        self.position = LAST
+        """Its place in the order in which new nodes are filled."""
         self.template = template
         self.reqs: ReqSet = template.reqs
         self.types = types
@@ -55,7 +61,7 @@ class Claim:
         self.variants: list[Variant] = []
         self.ports: list[HostPort] = []
         self.refused: set[int] = set()
-        """Variants that it can't take any more."""
+        """Kinds of variants (`Variant.like`) that it can't take any more."""
         self.reserved: list[Offering] = []
         self.short_values = False
         self.own = False
@@ -64,21 +70,6 @@ class Claim:
         """Return whether it counts against the new nodes that are allowed."""
         self.foreign = False
         """Return whether it was opened for pods of nodes that leave in any case."""
-
-
-def put_in_order(claims: list[Claim], *grown: Claim) -> None:
-    """Sort the new nodes by number of pods after one was added or grew; ties keep their order."""
-    for claim in grown:
-        at, count = claims.index(claim), len(claim.pods)
-        del claims[at]
-        if at == len(claims):  # the newest comes after its equals
-            claims.insert(bisect_right(claims, count, key=_count_pods), claim)
-        else:  # one that has grown stays before those that were behind it
-            claims.insert(bisect_left(claims, count, at, key=_count_pods), claim)
-
-
-def _count_pods(claim: Claim) -> int:
-    return len(claim.pods)
 
 
 class Fit:

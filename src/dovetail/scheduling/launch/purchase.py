@@ -6,6 +6,7 @@ use it for NodeClaims (spec section 10). Knows no pods and no nodes.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType, Offering
@@ -35,6 +36,11 @@ def launch_order(machine: Machine) -> tuple[bool, int, str, str]:
     return (offering.capacity_type != names.RESERVED, offering.price, machine.kind.name, offering.zone)
 
 
+_Admitted = tuple[dict[str, int], list[Machine]]
+_KEPT_MAX: Final = 1000
+"""For how many requirements the machines are kept: most launches of a pool ask for the same."""
+
+
 class LaunchableTypes:
     """The types of a catalogue, prepared for many launches; what has not changed is reused from `previous`."""
 
@@ -47,18 +53,28 @@ class LaunchableTypes:
             if entry is None or entry[0].requirements is not kind.requirements or entry[0].capacity != kind.capacity:
                 entry = (kind, Requirements.from_spec(kind.requirements), kind.allocatable())
             self._types[name] = entry
+        self._admitted: dict[tuple[SelectorRequirement, ...], list[_Admitted]] = {}
 
     def offers(self, wanted: Iterable[SelectorRequirement], requests: Mapping[str, int]) -> Iterator[Machine]:
         """Yield every offering, available or not, of the types that the requirements and requests admit."""
         specs = tuple(wanted)
-        asked = Requirements.from_spec(specs)
-        for name in self._named(specs):
+        found = self._admitted.get(specs)
+        if found is None:
+            if len(self._admitted) >= _KEPT_MAX:
+                self._admitted.clear()
+            found = self._admitted[specs] = list(self._admit(specs))
+        for room, machines in found:
+            if not any(room.get(key, 0) < amount for key, amount in requests.items()):
+                yield from machines
+
+    def _admit(self, wanted: tuple[SelectorRequirement, ...]) -> Iterator[_Admitted]:
+        """Yield the types that the requirements admit: what one has room for, and the offerings that they admit."""
+        asked = Requirements.from_spec(wanted)
+        for name in self._named(wanted):
             _, given, room = self._types[name]
-            if any(room.get(key, 0) < amount for key, amount in requests.items()) or not asked.is_intersecting(given):
-                continue
-            for offering in self._kinds[name].offerings:
-                if _sold(asked, offering):
-                    yield Machine(kind=self._kinds[name], offering=offering)
+            if asked.is_intersecting(given):
+                kind = self._kinds[name]
+                yield room, [Machine(kind=kind, offering=entry) for entry in kind.offerings if _sold(asked, entry)]
 
     def _named(self, wanted: tuple[SelectorRequirement, ...]) -> Iterable[str]:
         """Return the types to try: those that the requirements name, if they name any."""

@@ -17,6 +17,8 @@ def present_on(pod: Pod | None) -> str:
 
 def event_nodes(old: Pod | None, new: Pod | None) -> tuple[str, ...]:
     """Return the nodes on which a pod's change is a pod event: the one it left and the one it arrived on."""
+    if old is None and new is not None and not new.spec.node_name:
+        return ()
     if old is not None and new is not None and _stays(old, new):
         return ()
     before, after = present_on(old), present_on(new)
@@ -29,8 +31,8 @@ def _stays(old: Pod, new: Pod) -> bool:
     """Return whether a pod counts where it did before, at a glance: most changes of a pod are of its status only."""
     then, now = old.metadata, new.metadata
     return (
-        old.spec.node_name == new.spec.node_name
+        (old.spec is new.spec or old.spec.node_name == new.spec.node_name)
         and then.uid == now.uid
-        and then.owner_references == now.owner_references
+        and (then.owner_references is now.owner_references or then.owner_references == now.owner_references)
         and is_active(old) == is_active(new)
     )

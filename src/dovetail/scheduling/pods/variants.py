@@ -75,6 +75,7 @@ class Variant:
         "host_rules",
         "id",
         "keys",
+        "like",
         "lost",
         "mark",
         "need",
@@ -114,6 +115,8 @@ class Variant:
         self.steady = self._is_steady()
         # It needs only labels, tolerated taints and room: other pods don't matter to it.
         self.simple = not (self.lost or self.rules or self.ports or self.attached)
+        # The number of the first variant that asks the same, and so is refused by the same nodes.
+        self.like: int = self._first_alike().id
         self._mask: Mask | None = None
         self._buckets: list[tuple[tuple[int, ...], NodeList]] | None = None
         self._templates: list[bool] | None = None

@@ -6,7 +6,6 @@ Decides nothing; `scheduling.snapshot` owns it.
 from dataclasses import dataclass, replace
 
 from dovetail.model.catalogue import Catalogue
-from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.launch.daemons import Daemons
 from dovetail.scheduling.launch.machines import Machines, Resources
 from dovetail.scheduling.launch.templates import TemplateCache
@@ -33,8 +32,6 @@ class SnapshotMemory:
     index: IndexCache
     ignored: dict[int, str]
     """Why pods of a spec without volumes can't be helped; empty where they can."""
-    pending: dict[int, Entry]
-    """Pods that waited for a node, by identity, ready to be placed."""
 
     @property
     def of_rows(self) -> RowRegistries:
@@ -57,7 +54,6 @@ def remembered(catalogue: Catalogue, old: SnapshotMemory | None) -> SnapshotMemo
             Sizes(),
             Needs(),
             IndexCache(),
-            {},
             {},
         )
     same = old.catalogue is catalogue

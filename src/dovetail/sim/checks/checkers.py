@@ -288,7 +288,7 @@ class CycleChecker(Checker):
     """
 
     rule = "cycle"
-    follows = ("Node",)
+    follows = ("Node", "Pod")
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -298,6 +298,9 @@ class CycleChecker(Checker):
         self._asked_look = False
         self._last = ""
         self._busy: dict[str, None] = {}
+        self._unbound: dict[str, None] = {}
+        self._stale: dict[str, None] = {}
+        self._sorts: dict[str, tuple[Any, frozenset[tuple[str, int]]]] = {}
 
     def outside(self) -> None:
         """Forget the past states: after an outside event they may legitimately return."""
@@ -320,6 +323,10 @@ class CycleChecker(Checker):
 
     def changed(self, change: Change) -> None:
         """Compare the whole state once nothing is in progress."""
+        if change.kind == "Pod":
+            self._follow_pod(change.key, cast("Pod | None", change.old), cast("Pod | None", change.new))
+            return
+        self._stale[change.key] = None
         node = cast("Node | None", change.new)
         if node is None or not (is_tainted(node) or node.metadata.deletion_timestamp is not None):
             self._busy.pop(change.key, None)
@@ -331,12 +338,22 @@ class CycleChecker(Checker):
                 self._asked_look = True
                 self.world.clock.at(self._settled_at, self._look)
 
+    def _follow_pod(self, key: str, old: Pod | None, new: Pod | None) -> None:
+        before = "" if old is None else old.spec.node_name
+        after = "" if new is None else new.spec.node_name
+        if new is not None and not after:
+            self._unbound[key] = None
+        else:
+            self._unbound.pop(key, None)
+        if before != after:
+            self._stale.update(dict.fromkeys(node for node in (before, after) if node))
+
     def _look(self) -> None:
         if self.world.now < self._settled_at:
             self.world.clock.at(self._settled_at, self._look)
             return
         self._asked_look = False
-        if self._busy or any(not pod.spec.node_name for pod in self.store.pods.values()):
+        if self._busy or self._unbound:
             return
         state = hash(self._state())
         visits = [visit for visit in self._seen.get(state, []) if self.world.now - visit[0] < HOUR]
@@ -349,16 +366,26 @@ class CycleChecker(Checker):
 
     def _state(self) -> frozenset[tuple[Any, int]]:
         """Return the state of the cluster: how many nodes there are of each kind with the same pods."""
+        for name in self._stale:
+            if name in self.store.nodes:
+                self._sorts[name] = self._sort_of(name, self.store.nodes[name])
+            else:
+                self._sorts.pop(name, None)
+        self._stale.clear()
         counts: Counter[tuple[Any, ...]] = Counter()
-        for name, node in self.store.nodes.items():
-            pods: dict[str, int] = {}
-            for key, pod in self.store.pods_on.get(name, {}).items():
-                if not self.world.shapes.of(key, pod).daemon:
-                    owners = pod.metadata.owner_references
-                    owner = owners[0].name if owners else key
-                    pods[owner] = pods.get(owner, 0) + 1
-            labels = node.metadata.labels
-            kind = (labels.get(names.INSTANCE_TYPE), labels.get(names.ZONE), labels.get(names.CAPACITY_TYPE))
+        for name, (kind, pods) in self._sorts.items():
             image = self.store.claims[name].status.image_id if name in self.store.claims else ""
-            counts[kind, image, frozenset(pods.items())] += 1
+            counts[kind, image, pods] += 1
         return frozenset(counts.items())
+
+    def _sort_of(self, name: str, node: Node) -> tuple[Any, frozenset[tuple[str, int]]]:
+        """Return the kind of a node, and how many pods of each owner it has."""
+        pods: dict[str, int] = {}
+        for key, pod in self.store.pods_on.get(name, {}).items():
+            if not self.world.shapes.of(key, pod).daemon:
+                owners = pod.metadata.owner_references
+                owner = owners[0].name if owners else key
+                pods[owner] = pods.get(owner, 0) + 1
+        labels = node.metadata.labels
+        kind = (labels.get(names.INSTANCE_TYPE), labels.get(names.ZONE), labels.get(names.CAPACITY_TYPE))
+        return kind, frozenset(pods.items())

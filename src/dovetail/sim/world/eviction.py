@@ -11,8 +11,7 @@ from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
-
-from msgspec.structs import replace
+from typing import cast
 
 from dovetail.model.objects import Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, ReplicaSet, StatefulSet, is_true
 from dovetail.sim.world.kubelet import Kubelets
@@ -57,7 +56,9 @@ class Evictions:
         self._owner_of: dict[str, str] = {}
         self._scales: dict[str, tuple[str, str]] = {}
         self._of_owner: dict[str, dict[str, None]] = {}
-        store.listen(self._on_change, "PodDisruptionBudget", "Pod", "ReplicaSet", "StatefulSet")
+        store.listen(self._on_budget_change, "PodDisruptionBudget")
+        store.listen(self._on_pod_change, "Pod")
+        store.listen(self._on_owner_change, "ReplicaSet", "StatefulSet")
 
     def guards_of(self, key: str, pod: Pod) -> tuple[str, ...]:
         """Return the budgets that a pod is under, by key."""
@@ -96,20 +97,22 @@ class Evictions:
 
     # ------------------------------------------------------------ statuses
 
-    def _on_change(self, change: Change) -> None:
-        if change.kind == "PodDisruptionBudget":
-            self._hear_budget(change.key, change.old, change.new)  # type: ignore[arg-type]
-        elif change.kind == "Pod" and self._watched:
-            pod = change.new if change.new is not None else change.old
-            assert isinstance(pod, Pod)
-            for name in self.guards_of(change.key, pod):
-                if self._count(name, change.key, change.new):  # type: ignore[arg-type]
-                    self._write(name)
-        elif change.kind != "Pod" and change.new is not None:
+    def _on_pod_change(self, change: Change) -> None:
+        if not self._watched:
+            return
+        new = cast("Pod | None", change.new)
+        for name in self.guards_of(change.key, cast("Pod", change.old) if new is None else new):
+            if self._count(name, change.key, new):
+                self._write(name)
+
+    def _on_owner_change(self, change: Change) -> None:
+        if change.new is not None:
             for name in sorted(self._of_owner.get(change.new.metadata.uid, ())):
                 self._write(name)
 
-    def _hear_budget(self, key: str, old: PodDisruptionBudget | None, new: PodDisruptionBudget | None) -> None:
+    def _on_budget_change(self, change: Change) -> None:
+        key, old = change.key, cast("PodDisruptionBudget | None", change.old)
+        new = cast("PodDisruptionBudget | None", change.new)
         if new is None:
             self._watched.pop(key, None)
             self._forget_guards()
@@ -129,21 +132,24 @@ class Evictions:
         """Count a pod as it is now; return whether that changes anything for its budget."""
         watched = self._watched[name]
         was = watched.healthy.get(key)
+        ended = pod is None or pod.status.phase in ("Succeeded", "Failed")
+        healthy = pod is not None and is_healthy(pod)
+        if not ended and healthy is was:
+            return False
         owner = self._owner(key, pod)
-        if pod is None or pod.status.phase in ("Succeeded", "Failed"):
+        if ended:
             if was is not None:
                 del watched.healthy[key]
                 watched.fit -= was
                 left = watched.owners.get(owner, 1) - 1
                 watched.owners[owner] = left
             return was is not None
-        healthy = is_healthy(pod)
         if was is None:
             self._of_owner.setdefault(owner, {})[name] = None
             watched.owners[owner] = watched.owners.get(owner, 0) + 1
         watched.fit += healthy - bool(was)
         watched.healthy[key] = healthy
-        return healthy != was
+        return True
 
     def _owner(self, key: str, pod: Pod | None) -> str:
         if pod is None:
@@ -158,14 +164,16 @@ class Evictions:
     def _expected(self, watched: _Watched) -> int:
         """Return how many pods there should be: what owners ask for, and every pod without one."""
         total = 0
-        for owner in sorted(watched.owners):
+        for owner, there in watched.owners.items():
             wanted = self._replicas(owner)
-            total += watched.owners[owner] if wanted is None else wanted
+            total += there if wanted is None else wanted
         return total
 
     def _replicas(self, uid: str) -> int | None:
+        if not uid:
+            return None
         found = self._scales.get(uid)
-        if found is None and uid:
+        if found is None:
             for kind in ("ReplicaSet", "StatefulSet"):
                 for item in self.store.by_kind[kind].values():
                     if item.metadata.uid == uid:
@@ -192,7 +200,7 @@ class Evictions:
             observed_generation=budget.metadata.generation,
         )
         if status != budget.status:
-            self.store.put(replace(budget, status=status))
+            self.store.put(budget, status=status)
 
 
 def _desired(budget: PodDisruptionBudget, expected: int) -> int:

@@ -7,7 +7,6 @@ an informer's cache would show them. `Line` decides what happens to each event a
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -54,15 +53,6 @@ class Line:
         return [(self.call_delay, act())]
 
 
-@dataclass(slots=True)
-class _Owed:
-    """A change that was not delivered to the engine yet."""
-
-    kind: str
-    key: str
-    old: AnyObject | None
-
-
 class Host:
     """One engine and its connection to the world."""
 
@@ -95,7 +85,8 @@ class Host:
         self.on_report: list[Callable[[Report], None]] = []
         self.before_act: Callable[[Host, ClusterInstruction], bool] = lambda host, asked: True
         self.after_act: Callable[[Host, ClusterInstruction], bool] = lambda host, asked: True
-        self._owed: dict[tuple[str, str], _Owed] = {}
+        self._owed: dict[tuple[str, str], AnyObject | None] = {}
+        """What was not delivered to the engine yet: by kind and key, the object as the engine knows it."""
         self._life = 0
         self._wake: Alarm | None = None
         self._flush: Alarm | None = None
@@ -174,11 +165,11 @@ class Host:
             for delay, event in self.line.events(_event(change.kind, change.key, change.old, change.new)):
                 self.clock.after(delay, self._arrive, self._life, event)
             return
-        known = self._owed.get((change.kind, change.key))
-        if known is None:
-            self._owed[change.kind, change.key] = _Owed(change.kind, change.key, change.old)
-        elif change.new is None and known.old is None:
-            del self._owed[change.kind, change.key]  # came and went between two looks
+        owed, mark = self._owed, (change.kind, change.key)
+        if mark not in owed:
+            owed[mark] = change.old
+        elif change.new is None and owed[mark] is None:
+            del owed[mark]  # came and went between two looks
         if change.kind in _URGENT and (self._flush is None or self._flush.action is None):
             self._flush = self.clock.after(self.line.watch_delay, self._flush_now, self._life)
 
@@ -202,11 +193,11 @@ class Host:
         """Deliver all pending changes to the engine, the newest of each object."""
         life = self._life
         owed, self._owed = self._owed, {}
-        for entry in owed.values():
-            item = self.store.by_kind[entry.kind].get(entry.key)
-            if item is None and entry.old is None:
+        for (kind, key), old in owed.items():
+            item = self.store.by_kind[kind].get(key)
+            if item is None and old is None:
                 continue
-            self.send(_event(entry.kind, entry.key, entry.old, item))
+            self.send(_event(kind, key, old, item))
             if self._life != life:
                 return  # it crashed on the way
 

@@ -3,7 +3,6 @@
 Decides only how long each step takes (drawn per pod from its shape). Knows nothing of why a pod comes or goes.
 """
 
-from collections.abc import Callable
 from random import Random
 
 from msgspec.structs import replace
@@ -15,13 +14,12 @@ from dovetail.sim.world.store import WorldStore
 
 
 class Kubelets:
-    """All kubelets. `on_running` hears of each pod that has started."""
+    """All kubelets."""
 
     def __init__(self, store: WorldStore, clock: Clock, shapes: Shapes, dice: Random) -> None:
         self.store = store
         self.clock = clock
         self.shapes = shapes
-        self.on_running: Callable[[str, Pod], None] = lambda key, pod: None
         self.silent: set[str] = set()
         self._dice = dice
         self._stopping: dict[str, Alarm] = {}
@@ -38,10 +36,9 @@ class Kubelets:
             return
         now = self.clock.instant()
         ready = Condition(type="Ready", status="True", last_transition_time=now)
-        conditions = (*(entry for entry in pod.status.conditions if entry.type != "Ready"), ready)
+        conditions = (*[entry for entry in pod.status.conditions if entry.type != "Ready"], ready)
         status = replace(pod.status, phase="Running", start_time=pod.status.start_time or now, conditions=conditions)
-        self.store.put(replace(pod, status=status))
-        self.on_running(key, self.store.pods[key])
+        self.store.put(pod, status=status)
 
     def finish(self, key: str, phase: str = "Succeeded") -> None:
         """Finish a pod: it is terminal, and not ready."""
@@ -49,7 +46,7 @@ class Kubelets:
         if pod is None or pod.status.phase in ("Succeeded", "Failed"):
             return
         conditions = tuple(entry for entry in pod.status.conditions if entry.type != "Ready")
-        self.store.put(replace(pod, status=replace(pod.status, phase=phase, conditions=conditions)))
+        self.store.put(pod, status=replace(pod.status, phase=phase, conditions=conditions))
 
     def stop(self, key: str) -> None:
         """Stop a pod: terminating at once, gone after its stop time; one that never ran is gone at once."""

@@ -7,7 +7,7 @@ act later.
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,6 +35,7 @@ class Change(Struct, frozen=True, gc=False):
 
 
 Listener = Callable[[Change], None]
+_INDEXED: Final = frozenset({"Pod", "NodeClaim", "Node"})
 KIND_OF: dict[type, str] = {kind: name for name, kind in KINDS.items()}
 
 
@@ -69,20 +70,24 @@ class WorldStore:
         self._uids += 1
         return f"uid-{self._uids:08d}"
 
-    def put(self, item: AnyObject) -> AnyObject:
-        """Store an object, new or changed, under the next version; return it as stored."""
+    def put(self, item: AnyObject, **changes: Any) -> AnyObject:
+        """Store an object, new or with these fields changed, under the next version; return it as stored."""
         self.versions += 1
         known = item.metadata
-        metadata = replace(known, resource_version=str(self.versions), uid=known.uid or self.new_uid())
-        item = replace(item, metadata=metadata)
+        uid, namespace, name = known.uid or self.new_uid(), known.namespace, known.name
+        metadata = replace(known, resource_version=str(self.versions), uid=uid)
+        new = replace(item, metadata=metadata, **changes)
         kind = KIND_OF[type(item)]
-        key = key_of(metadata)
+        key = f"{namespace}/{name}" if namespace else name
         items = self.by_kind[kind]
         old = items.get(key)
-        items[key] = item
-        self._index(kind, key, old, item)
-        self._notify(Change(kind, key, old, item))
-        return item
+        items[key] = new
+        if kind in _INDEXED:
+            self._index(kind, key, old, new)
+        change = Change(kind, key, old, new)
+        for listener in self._listeners[kind]:
+            listener(change)
+        return new
 
     def remove(self, kind: str, key: str) -> AnyObject | None:
         """Remove an object and return it; None if it was not there."""
@@ -90,12 +95,10 @@ class WorldStore:
         if old is not None:
             self.versions += 1
             self._index(kind, key, old, None)
-            self._notify(Change(kind, key, old, None))
+            change = Change(kind, key, old, None)
+            for listener in self._listeners[kind]:
+                listener(change)
         return old
-
-    def _notify(self, change: Change) -> None:
-        for listener in self._listeners[change.kind]:
-            listener(change)
 
     def _index(self, kind: str, key: str, old: Any, new: Any) -> None:
         if kind == "Pod":
@@ -104,7 +107,10 @@ class WorldStore:
             if before and before != after:
                 self.pods_on.get(before, {}).pop(key, None)
             if after:
-                self.pods_on.setdefault(after, {})[key] = new
+                there = self.pods_on.get(after)
+                if there is None:
+                    there = self.pods_on[after] = {}
+                there[key] = new
         elif kind == "NodeClaim":
             before = old.status.node_name if old is not None else ""
             after = new.status.node_name if new is not None else ""

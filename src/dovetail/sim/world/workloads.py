@@ -108,7 +108,8 @@ class Workloads:
         self._set_of: dict[str, _Set] = {}
         self._daemons: dict[str, _Set] = {}
         self._lines = 0
-        store.listen(self._on_change, "Pod", "Node")
+        store.listen(self._on_pod_change, "Pod")
+        store.listen(self._on_node_change, "Node")
 
     # ------------------------------------------------------------ asking
 
@@ -335,18 +336,19 @@ class Workloads:
 
     # ------------------------------------------------------------ what changed
 
-    def _on_change(self, change: Change) -> None:
-        if change.kind == "Pod":
-            entry = self._set_of.get(change.key)
-            if entry is not None:
-                self._on_pod_change(entry, change.key, change.old, change.new)  # type: ignore[arg-type]
-            if change.new is None:
-                self.shapes.drop(change.key)
-        elif change.old is None and change.new is not None:
+    def _on_node_change(self, change: Change) -> None:
+        if change.old is None and change.new is not None:
             for name in sorted(self._daemons):
                 self._daemon_pod(self._daemons[name], change.new)  # type: ignore[arg-type]
 
-    def _on_pod_change(self, entry: _Set, key: str, old: Pod | None, new: Pod | None) -> None:
+    def _on_pod_change(self, change: Change) -> None:
+        entry = self._set_of.get(change.key)
+        if entry is not None:
+            self._follow_pod(entry, change.key, change.old, change.new)  # type: ignore[arg-type]
+        if change.new is None:
+            self.shapes.drop(change.key)
+
+    def _follow_pod(self, entry: _Set, key: str, old: Pod | None, new: Pod | None) -> None:
         kind = entry.workload.kind
         if new is not None and new.status.phase == "Succeeded" and kind == "Job":
             if key in entry.pods:

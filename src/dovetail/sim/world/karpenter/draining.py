@@ -90,7 +90,7 @@ class Draining:
             self.kubelets.kill(key)
 
     def _on_change(self, change: Change) -> None:
-        if change.old is not None:
+        if self._drains and change.old is not None:
             node = change.old.spec.node_name  # type: ignore[union-attr]
             if node in self._drains:
                 self._soon(node, SECOND // 10)

@@ -67,7 +67,8 @@ class Karpenter:
         self.dead: set[str] = set()
         self._consolidatable: dict[str, Alarm] = {}
         draining.on_drained = self._shut_down
-        store.listen(self._on_change, "Pod", "NodePool")
+        store.listen(self._on_pod_change, "Pod")
+        store.listen(self._on_pool_change, "NodePool")
 
     # ------------------------------------------------------------ birth
 
@@ -205,11 +206,12 @@ class Karpenter:
             changed = replace(changed, node_name=node_name)
         self.store.put(replace(claim, status=changed))
 
-    def _on_change(self, change: Change) -> None:
-        if change.kind == "Pod":
-            for node in event_nodes(change.old, change.new):  # type: ignore[arg-type]
-                self._pod_event(node)
-        elif change.new is not None and change.old is not None:
+    def _on_pod_change(self, change: Change) -> None:
+        for node in event_nodes(change.old, change.new):  # type: ignore[arg-type]
+            self._pod_event(node)
+
+    def _on_pool_change(self, change: Change) -> None:
+        if change.new is not None and change.old is not None:
             for name in sorted(self.store.claims):
                 self._judge_consolidatable(name)
 

@@ -10,7 +10,7 @@ Karpenter v1.15's source (`state.Cluster.ConsolidationState`, `disruption.Contro
 from dataclasses import replace as change
 from datetime import datetime
 from random import Random
-from typing import Final
+from typing import Final, cast
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
@@ -35,7 +35,8 @@ class ConsolidationState:
         self.clock = clock
         self._version = 0
         self._since = 0
-        store.listen(self._on_change, "Pod", "Node", "NodeClaim", "NodePool")
+        store.listen(self._on_pod_change, "Pod")
+        store.listen(self._on_change, "Node", "NodeClaim", "NodePool")
 
     def version(self) -> int:
         """Return a number that changes with every such change, and after five minutes without one."""
@@ -51,18 +52,20 @@ class ConsolidationState:
         self._version += 1
         self._since = self.clock.now
 
+    def _on_pod_change(self, change: Change) -> None:
+        """Mark a pod that is gone, or was bound."""
+        old, new = cast("Pod | None", change.old), cast("Pod | None", change.new)
+        if new is None or (new.spec.node_name and (old is None or not old.spec.node_name)):
+            self._mark()
+
     def _on_change(self, change: Change) -> None:
         if _counts(change.old, change.new):
             self._mark()
 
 
 def _counts(old: object, new: object) -> bool:
-    """Return whether a change may let something be consolidated, in Karpenter's eyes."""
+    """Return whether a change of another object may let something be consolidated, in Karpenter's eyes."""
     match old, new:
-        case (Pod(), None):
-            return True
-        case (_, Pod()):
-            return bool(new.spec.node_name) and (not isinstance(old, Pod) or not old.spec.node_name)
         case (Node(), Node()):
             return old.metadata.labels.get(names.INITIALIZED_LABEL) != new.metadata.labels.get(names.INITIALIZED_LABEL)
         case (NodeClaim(), NodeClaim()):

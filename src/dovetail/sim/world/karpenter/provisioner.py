@@ -8,15 +8,14 @@ there. Nodes that pods are sent to are nominated for twenty seconds.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace as change_settings
-from typing import Final
+from typing import Final, cast
 
 from msgspec.structs import replace
 
 from dovetail.lifecycle.commands.records import DOVETAIL, is_tainted
-from dovetail.lifecycle.store import Store as View
 from dovetail.model import names
 from dovetail.model.command import Replacement
-from dovetail.model.objects import Node, NodeClaim, PodDisruptionBudget
+from dovetail.model.objects import KINDS, Node, NodeClaim, Pod
 from dovetail.model.settings import KARPENTER_1_15
 from dovetail.scheduling.place import place
 from dovetail.scheduling.result import NewNode
@@ -25,6 +24,7 @@ from dovetail.sim.world.actuate import claim_from, record_on
 from dovetail.sim.world.clock import SECOND, Clock, Dice
 from dovetail.sim.world.cloud import Cloud
 from dovetail.sim.world.karpenter.lifetimes import Karpenter
+from dovetail.sim.world.karpenter.view import KarpenterView
 from dovetail.sim.world.placement.shapes import Stuck
 from dovetail.sim.world.store import Change, WorldStore
 
@@ -48,7 +48,7 @@ class Provisioner:
         self.opened = 0
         self.nominated: dict[str, int] = {}
         self.on_nominated: Callable[[], None] = lambda: None
-        self._view = View()
+        self._view = KarpenterView(store)
         self._previous: Snapshot | None = None
         self._waiting: dict[str, None] = {}
         self._waiting_nodes: dict[str, None] = {}
@@ -56,8 +56,12 @@ class Provisioner:
         self._heard = 0
         self._since = -1
         self._last = -1
-        self._stale: dict[tuple[str, str], None] = {}
-        store.listen(self._on_change)
+        self._unplaced: dict[str, None] = {}
+        self._unlaunched: dict[str, None] = {}
+        store.listen(self._on_pod_change, "Pod")
+        store.listen(self._on_node_change, "Node")
+        store.listen(self._on_claim_change, "NodeClaim")
+        store.listen(self._view.note, *(KINDS.keys() - {"Pod", "Node", "NodeClaim"}))
 
     # ------------------------------------------------------------ the batch
 
@@ -90,7 +94,7 @@ class Provisioner:
         if self.clock.now < due:
             self.clock.at(due, self._close)
             return
-        if any(not claim.status.provider_id and not _leaves(claim) for claim in self.store.claims.values()):
+        if self._unlaunched:
             self.clock.after(IDLE, self._close)  # Karpenter does not look before it knows what its last launches became
             return
         waiting, nodes = self._waiting, self._waiting_nodes
@@ -107,44 +111,40 @@ class Provisioner:
         return any(pod.metadata.deletion_timestamp is None for pod in self.store.pods_on.get(node, {}).values())
 
     def _without_place(self, keys: Iterable[str]) -> list[str]:
-        pods = self.store.pods
-        return [
-            key
-            for key in keys
-            if (pod := pods.get(key)) is not None and not pod.spec.node_name and pod.metadata.deletion_timestamp is None
-        ]
+        return list(filter(self._unplaced.__contains__, keys))
 
     def _ask_again(self, keys: Iterable[str]) -> None:
         self.trigger(self._without_place(keys))
 
     # ------------------------------------------------------------ placing
 
-    def _on_change(self, change: Change) -> None:
-        if change.kind == "PodDisruptionBudget" and _is_status_only(change):
-            return  # placing pods looks at what a budget never allows, not at what it allows now
-        self._stale[change.kind, change.key] = None
-        if change.kind == "Node":
-            if isinstance(change.new, Node) and is_emptied(change.new):
-                if change.key not in self._leaving:
-                    self._leaving[change.key] = None
-                    self._trigger_node(change.key)
-            else:
-                self._leaving.pop(change.key, None)
+    def _on_pod_change(self, change: Change) -> None:
+        self._view.note(change)
+        pod = cast("Pod | None", change.new)
+        if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
+            self._unplaced.pop(change.key, None)
+        else:
+            self._unplaced[change.key] = None
 
-    def _catch_up(self) -> None:
-        """Update the view with what changed since the last batch, in order: new objects are then appended."""
-        for kind, key in sorted(self._stale):
-            item = self.store.by_kind[kind].get(key)
-            if item is None:
-                namespace, _, name = key.rpartition("/")
-                self._view.vanish(kind, namespace, name)
-            else:
-                self._view.observe(_as_karpenter_sees(item) if isinstance(item, Node) else item)
-        self._stale.clear()
+    def _on_claim_change(self, change: Change) -> None:
+        self._view.note(change)
+        claim = cast("NodeClaim | None", change.new)
+        if claim is None or claim.status.provider_id or claim.metadata.deletion_timestamp is not None:
+            self._unlaunched.pop(change.key, None)
+        else:
+            self._unlaunched[change.key] = None
+
+    def _on_node_change(self, change: Change) -> None:
+        self._view.note(change)
+        if isinstance(change.new, Node) and is_emptied(change.new):
+            if change.key not in self._leaving:
+                self._leaving[change.key] = None
+                self._trigger_node(change.key)
+        else:
+            self._leaving.pop(change.key, None)
 
     def snapshot(self) -> Snapshot:
         """Return the cluster as Karpenter's scheduler sees it now."""
-        self._catch_up()
         catalogue = self.cloud.seen_catalogue()
         ties = self.dice.stream("ties").randrange(1, 2**32)
         settings = change_settings(KARPENTER_1_15, marked_for_deletion_nodes=self._marked(), ties=ties)
@@ -210,30 +210,9 @@ class Provisioner:
                 return name
 
 
-def _leaves(claim: NodeClaim) -> bool:
-    return claim.metadata.deletion_timestamp is not None
-
-
-def _is_status_only(change: Change) -> bool:
-    """Return whether a budget is there as before, but for its status."""
-    old, new = change.old, change.new
-    return isinstance(old, PodDisruptionBudget) and isinstance(new, PodDisruptionBudget) and old.spec == new.spec
-
-
 def is_emptied(node: Node) -> bool:
     """Return whether Karpenter keeps pods off a node because it is to go: its own taint, or its own command's."""
     if any(taint.key == names.DISRUPTED_TAINT for taint in node.spec.taints):
         return True
     record = record_on(node) if is_tainted(node) else None
     return record is not None and record.by != DOVETAIL
-
-
-def _as_karpenter_sees(node: Node) -> Node:
-    """Return a node as Karpenter sees it: Dovetail's taint keeps pods out but does not mean that the node leaves."""
-    if not any(taint.key == names.DISRUPTION_TAINT for taint in node.spec.taints):
-        return node
-    taints = tuple(
-        replace(taint, key="dovetail.dev/closed") if taint.key == names.DISRUPTION_TAINT else taint
-        for taint in node.spec.taints
-    )
-    return replace(node, spec=replace(node.spec, taints=taints))

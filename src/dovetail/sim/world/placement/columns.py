@@ -3,6 +3,7 @@
 Each array has one number per row of `sim.world.placement.nodetable`, which keeps them up to date. Decides nothing.
 """
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -24,6 +25,30 @@ def selector_key(namespaces: tuple[str, ...] | None, selector: LabelSelectorSpec
     return (namespaces, labels, entries)
 
 
+class Numbers:
+    """Numbers by row and column, cheap to read and write one by one (`cells`, row by row) and as an array (`all`).
+
+    Both share their memory. `width` 0: a single column, whose array has one dimension.
+    """
+
+    __slots__ = ("all", "cells", "width")
+
+    def __init__(self, size: int, width: int = 0, fill: int = 0) -> None:
+        self.width = width
+        self.cells = array("q", (fill,)) * (size * max(width, 1))
+        whole = np.frombuffer(self.cells, dtype=np.int64)
+        self.all: Ints = whole.reshape(size, width) if width else whole
+
+    def grown(self, size: int, width: int = 0, fill: int = 0) -> "Numbers":
+        """Return a larger table with the same numbers."""
+        other = Numbers(size, width, fill)
+        if width:
+            other.all[: len(self.all), : self.width] = self.all
+        else:
+            other.all[: len(self.all)] = self.all
+        return other
+
+
 @dataclass(slots=True, eq=False)
 class NodeGroup:
     """Pods that a selector picks (or that carry a term), counted per node: all, and those not terminating.
@@ -32,9 +57,19 @@ class NodeGroup:
     """
 
     picks: Callable[[PodShape], bool]
-    every: Ints
-    active: Ints
+    counts: Numbers
+    counts_active: Numbers
     sums: dict[str, dict[int, int]] = field(default_factory=dict)
+
+    @property
+    def every(self) -> Ints:
+        """Return how many pods each node has."""
+        return self.counts.all
+
+    @property
+    def active(self) -> Ints:
+        """Return how many pods that are not terminating each node has."""
+        return self.counts_active.all
 
 
 @dataclass(slots=True, eq=False)
@@ -43,7 +78,7 @@ class ShapeColumns:
 
     `open`: the node fits, admits the pod and has room for it. `requests` and `scoring`: CPU and memory of one pod, as
     rows of the table's columns. `fitting`: how many nodes fit. `seen` and `seen_room`: how far the table's logs have
-    been followed.
+    been followed. `rows`: the open rows, if they are known.
     """
 
     fits: Bools
@@ -53,6 +88,7 @@ class ShapeColumns:
     liked: Ints
     requests: Ints
     scoring: Ints
+    rows: Ints | None = None
     fitting: int = 0
     seen: int = 0
     seen_room: int = 0
@@ -71,8 +107,13 @@ class Row:
 class Topology:
     """The domain of each node under one label key, as a number (-1: the node has no such label)."""
 
-    domain: Ints
+    domains: Numbers
     numbers: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def domain(self) -> Ints:
+        """Return the domains as an array."""
+        return self.domains.all
 
 
 def with_label_keys(selector: LabelSelectorSpec | None, keys: tuple[str, ...], shape: PodShape) -> LabelSelectorSpec:

@@ -36,8 +36,12 @@ class NodeChoice:
     def pick(self, shape: PodShape) -> int:
         """Return the row of the node that a pod of this shape would go to now; -1 where there is none."""
         columns = self.table.columns(shape)
-        good = columns.open if self.is_plain(shape) and not shape.ports else self._filtered(shape, columns)
-        rows = good.nonzero()[0]
+        if self.is_plain(shape) and not shape.ports:
+            if columns.rows is None:
+                columns.rows = columns.open.nonzero()[0]
+            rows = columns.rows
+        else:
+            rows = self._filtered(shape, columns).nonzero()[0]
         if len(rows) == 0:
             return -1
         rows = self._sample(rows)

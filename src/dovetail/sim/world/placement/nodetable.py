@@ -4,7 +4,7 @@ Every column has one row per node and is kept up to date by what changed: a pod 
 gone. Decides nothing; `node_choice` filters and `scores` scores on these columns.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from dovetail.sim.world.placement.columns import (
     GroupKey,
     Ints,
     NodeGroup,
+    Numbers,
     Row,
     ShapeColumns,
     Topology,
@@ -47,9 +48,9 @@ class NodeTable:
         self.nodes: list[Node | None] = [None] * self.size
         self._free = list(range(self.size - 1, -1, -1))
         self.resources: dict[str, int] = {"cpu": 0, "memory": 1, "pods": 2, "ephemeral-storage": 3}
-        self.room: Ints = np.zeros((self.size, 4), np.int64)
-        self.allocatable: Ints = np.zeros((self.size, 4), np.int64)
-        self.scoring: Ints = np.zeros((self.size, 2), np.int64)
+        self.rooms = Numbers(self.size, 4)
+        self.allocatables = Numbers(self.size, 4)
+        self.scorings = Numbers(self.size, 2)
         self.log: list[int] = []  # rows whose labels or taints changed, in the order it happened
         self.room_log: list[int] = []  # rows whose free room changed
         self.pods: dict[str, Row] = {}
@@ -60,6 +61,22 @@ class NodeTable:
         self._groups_at: dict[_Label, list[NodeGroup]] = {}
         self._shapes_at: dict[_Label, dict[PodShape, None]] = {}
         self._columns: dict[bytes, ShapeColumns] = {}
+        self._needs: dict[PodShape, tuple[tuple[int, int], ...]] = {}
+
+    @property
+    def room(self) -> Ints:
+        """Return what is free on each node, by resource."""
+        return self.rooms.all
+
+    @property
+    def allocatable(self) -> Ints:
+        """Return what each node has, by resource."""
+        return self.allocatables.all
+
+    @property
+    def scoring(self) -> Ints:
+        """Return the CPU and memory of the pods on each node, as scores count them."""
+        return self.scorings.all
 
     # ------------------------------------------------------------ nodes
 
@@ -111,14 +128,15 @@ class NodeTable:
             self.size *= 2
             self.nodes.extend([None] * old)
             self._free = list(range(self.size - 1, old - 1, -1))
-            self.room = _taller(self.room, self.size)
-            self.allocatable = _taller(self.allocatable, self.size)
-            self.scoring = _taller(self.scoring, self.size)
+            width = len(self.resources)
+            self.rooms = self.rooms.grown(self.size, width)
+            self.allocatables = self.allocatables.grown(self.size, width)
+            self.scorings = self.scorings.grown(self.size, 2)
             for topology in self._topologies.values():
-                topology.domain = _taller(topology.domain, self.size, -1)
+                topology.domains = topology.domains.grown(self.size, fill=-1)
             for group in self._groups.values():
-                group.every = _taller(group.every, self.size)
-                group.active = _taller(group.active, self.size)
+                group.counts = group.counts.grown(self.size)
+                group.counts_active = group.counts_active.grown(self.size)
             self._columns.clear()
         return self._free.pop()
 
@@ -126,16 +144,15 @@ class NodeTable:
         column = self.resources.get(name)
         if column is None:
             column = self.resources[name] = len(self.resources)
-            pad = np.zeros((self.size, 1), np.int64)
-            self.room = np.hstack([self.room, pad])
-            self.allocatable = np.hstack([self.allocatable, pad])
+            self.rooms = self.rooms.grown(self.size, column + 1)
+            self.allocatables = self.allocatables.grown(self.size, column + 1)
         return column
 
     def topology(self, key: str) -> Topology:
         """Return where each node stands under a label key."""
         found = self._topologies.get(key)
         if found is None:
-            found = self._topologies[key] = Topology(np.full(self.size, -1, np.int64))
+            found = self._topologies[key] = Topology(Numbers(self.size, fill=-1))
             for row in self.rows.values():
                 self._place_in(found, key, row)
         return found
@@ -144,10 +161,10 @@ class NodeTable:
         """Update the domain of a row; return whether it is another one."""
         node = self.nodes[row]
         value = node.metadata.labels.get(key) if node is not None else None
-        before = topology.domain.item(row)
+        before = topology.domains.cells[row]
         number = -1 if value is None else topology.numbers.setdefault(value, len(topology.numbers))
-        topology.domain[row] = number
-        return bool(number != before)
+        topology.domains.cells[row] = number
+        return number != before
 
     def per_domain(self, counts: Ints, key: str) -> Ints:
         """Return for each node how many counted pods are in its domain; 0 if it has no domain."""
@@ -182,7 +199,7 @@ class NodeTable:
         self.pods[key] = self._pods_of[shape][key] = Row(shape, row, active=True)
         self._take(shape, row, 1)
         for group in groups:
-            group.every[row] += 1
+            group.counts.cells[row] += 1
             self._count_active(group, row, 1)
 
     def terminating(self, key: str) -> None:
@@ -194,9 +211,9 @@ class NodeTable:
                 self._count_active(group, entry.row, -1)
 
     def _count_active(self, group: NodeGroup, row: int, by: int) -> None:
-        group.active[row] += by
+        group.counts_active.cells[row] += by
         for key, sums in group.sums.items():
-            number = self._topologies[key].domain.item(row)
+            number = self._topologies[key].domains.cells[row]
             if number >= 0:
                 sums[number] = sums.get(number, 0) + by
 
@@ -209,15 +226,24 @@ class NodeTable:
         del self.pods[key], self._pods_of[entry.shape][key]
         self._take(entry.shape, entry.row, -1)
         for group in self.groups_of(entry.shape):
-            group.every[entry.row] -= 1
+            group.counts.cells[entry.row] -= 1
 
     def _take(self, shape: PodShape, row: int, sign: int) -> None:
         self.room_log.append(row)
-        for resource, amount in shape.requests.items():
-            column = self._resource(resource)  # may make the table wider: before `room` is looked up
-            self.room[row, column] -= sign * amount
-        self.scoring[row, 0] += sign * shape.scoring_cpu
-        self.scoring[row, 1] += sign * shape.scoring_memory
+        needs = self._needs_of(shape)  # may make the table wider: before `rooms` is looked up
+        room, at, scoring = self.rooms.cells, row * self.rooms.width, self.scorings.cells
+        for column, amount in needs:
+            room[at + column] -= sign * amount
+        scoring[2 * row] += sign * shape.scoring_cpu
+        scoring[2 * row + 1] += sign * shape.scoring_memory
+
+    def _needs_of(self, shape: PodShape) -> tuple[tuple[int, int], ...]:
+        """Return what a pod requests, by column; a resource that no node has gets a column, too."""
+        found = self._needs.get(shape)
+        if found is None:
+            found = tuple((self._resource(resource), amount) for resource, amount in shape.requests.items())
+            self._needs[shape] = found
+        return found
 
     # ------------------------------------------------------------ groups
 
@@ -240,13 +266,13 @@ class NodeTable:
         """
         found = self._groups.get(key)
         if found is None:
-            found = NodeGroup(picks, np.zeros(self.size, np.int64), np.zeros(self.size, np.int64))
+            found = NodeGroup(picks, Numbers(self.size), Numbers(self.size))
             for shape in self._shapes_at.get(label, ()):
                 if picks(shape):
                     self._groups_of[shape].append(found)
                     for entry in self._pods_of[shape].values():
-                        found.every[entry.row] += 1
-                        found.active[entry.row] += entry.active
+                        found.counts.cells[entry.row] += 1
+                        found.counts_active.cells[entry.row] += entry.active
             self._groups[key] = found
             self._groups_at.setdefault(label, []).append(found)
         return found
@@ -305,29 +331,32 @@ class NodeTable:
             self._look(found, shape, row)
         if len(stale) > _MANY_ROWS:
             found.open = self.open_to(shape, found)
+            found.rows = None
         else:
-            for row in dict.fromkeys(stale):
-                found.open[row] = found.fits[row] and found.admitted[row] and self._has_room(shape, row)
+            self._open_rows(shape, found, dict.fromkeys(stale))
         return found
+
+    def _open_rows(self, shape: PodShape, columns: ShapeColumns, rows: Iterable[int]) -> None:
+        """Update whether these rows are open."""
+        needs = self._needs_of(shape)
+        room, width = self.rooms.cells, self.rooms.width
+        for row in rows:
+            is_open = columns.fits.item(row) and columns.admitted.item(row)
+            at = row * width
+            for column, amount in needs if is_open else ():
+                if room[at + column] < amount:
+                    is_open = False
+                    break
+            if is_open != columns.open.item(row):
+                columns.open[row] = is_open
+                columns.rows = None
 
     def open_to(self, shape: PodShape, columns: ShapeColumns) -> Bools:
         """Return for each row whether the node fits, admits a pod of this shape and has room for it."""
         found: Bools = columns.fits & columns.admitted
-        for resource, amount in shape.requests.items():
-            column = self.resources.get(resource)
-            if column is not None:
-                found &= self.room[:, column] >= amount
-            elif amount > 0:
-                found[:] = False
+        for column, amount in self._needs_of(shape):
+            found &= self.room[:, column] >= amount
         return found
-
-    def _has_room(self, shape: PodShape, row: int) -> bool:
-        room, resources = self.room, self.resources
-        for resource, amount in shape.requests.items():
-            column = resources.get(resource)
-            if amount > 0 if column is None else room[row, column] < amount:
-                return False
-        return True
 
     def _look(self, columns: ShapeColumns, shape: PodShape, row: int) -> None:
         node = self.nodes[row]
@@ -351,10 +380,3 @@ class NodeTable:
                 for entry in near.preferred_during_scheduling_ignored_during_execution
                 if term_matches(entry.preference, labels, name)
             )
-
-
-def _taller(column: Ints, size: int, fill: int = 0) -> Ints:
-    shape = (size, *column.shape[1:])
-    grown = np.full(shape, fill, np.int64)
-    grown[: len(column)] = column
-    return grown

@@ -7,7 +7,7 @@ Not modelled: preemption, image locality, volumes but for what node affinity say
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from random import Random
-from typing import Final
+from typing import Final, cast
 
 from msgspec.structs import replace
 
@@ -45,14 +45,14 @@ class Scheduler:
         self._has_priorities = False
         self._cycle_asked = False
         self._retry_asked = False
-        store.listen(self._on_change, "Pod", "Node")
+        self._verdict: tuple[datetime, str, tuple[Condition, ...]] = (clock.start, "", ())
+        store.listen(self._on_pod_change, "Pod")
+        store.listen(self._on_node_change, "Node")
 
     # ------------------------------------------------------------ what changed
 
-    def _on_change(self, change: Change) -> None:
-        if change.kind == "Pod":
-            self._on_pod_change(change.key, change.old, change.new)  # type: ignore[arg-type]
-        elif change.new is None:
+    def _on_node_change(self, change: Change) -> None:
+        if change.new is None:
             self.table.drop_node(change.key)
         else:
             before = len(self.table.log)
@@ -60,7 +60,8 @@ class Scheduler:
             if len(self.table.log) != before:
                 self._retry()
 
-    def _on_pod_change(self, key: str, old: Pod | None, new: Pod | None) -> None:
+    def _on_pod_change(self, change: Change) -> None:
+        key, old, new = change.key, cast("Pod | None", change.old), cast("Pod | None", change.new)
         if new is None:
             self.waiting.pop(key, None)
             self.stuck.drop(key)
@@ -190,23 +191,20 @@ class Scheduler:
             self.clock.after(self.pace, self._cycle)
 
     def _bind(self, key: str, pod: Pod, node: str) -> None:
-        now = self.clock.instant()
-        status = replace(pod.status, conditions=(_scheduled("True", now),), nominated_node_name="")
-        bound = replace(pod, spec=replace(pod.spec, node_name=node), status=status)
-        self.store.put(bound)
+        status = replace(pod.status, conditions=self._scheduled("True"), nominated_node_name="")
+        self.store.put(pod, spec=replace(pod.spec, node_name=node), status=status)
         self.on_bound(key, self.store.pods[key])
 
     def _fail(self, key: str, pod: Pod) -> None:
         self.stuck.add(key, self.shapes.of(key, pod))
         if not any(entry.type == "PodScheduled" and entry.status == "False" for entry in pod.status.conditions):
-            status = replace(pod.status, conditions=(_scheduled("False", self.clock.instant()),))
-            self.store.put(replace(pod, status=status))
+            self.store.put(pod, status=replace(pod.status, conditions=self._scheduled("False")))
 
-
-def _scheduled(status: str, now: datetime) -> Condition:
-    return Condition(
-        type="PodScheduled",
-        status=status,
-        reason=None if status == "True" else "Unschedulable",
-        last_transition_time=now,
-    )
+    def _scheduled(self, status: str) -> tuple[Condition, ...]:
+        """Return the condition of a pod that is or isn't scheduled now; thousands may share one."""
+        now, last = self.clock.instant(), self._verdict
+        if last[0] is not now or last[1] != status:
+            reason = None if status == "True" else "Unschedulable"
+            entry = Condition(type="PodScheduled", status=status, reason=reason, last_transition_time=now)
+            last = self._verdict = (now, status, (entry,))
+        return last[2]

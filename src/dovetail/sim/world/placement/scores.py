@@ -66,16 +66,18 @@ class NodeScores:
         """Return the scores of a few rows for a shape without affinity, as `of_many` does."""
         cpu, memory = columns.requests.tolist()
         scored_cpu, scored_memory = columns.scoring.tolist()
-        allocatable, scoring, room = self.table.allocatable.item, self.table.scoring.item, self.table.room.item
+        allocatable, scoring, room = self.table.allocatables.cells, self.table.scorings.cells, self.table.rooms.cells
+        width = self.table.rooms.width
         scores = []
         for row in rows:
-            all_cpu, all_memory = allocatable(row, 0), allocatable(row, 1)
+            at = row * width
+            all_cpu, all_memory = allocatable[at], allocatable[at + 1]
             able_cpu, able_memory = max(all_cpu, 1), max(all_memory, 1)
-            free_cpu = (all_cpu - scoring(row, 0) - scored_cpu) * 100 // able_cpu
-            free_memory = (all_memory - scoring(row, 1) - scored_memory) * 100 // able_memory
+            free_cpu = (all_cpu - scoring[2 * row] - scored_cpu) * 100 // able_cpu
+            free_memory = (all_memory - scoring[2 * row + 1] - scored_memory) * 100 // able_memory
             score = (max(free_cpu, 0) + max(free_memory, 0)) // 2
             if cpu or memory:
-                used_cpu, used_memory = all_cpu - room(row, 0), all_memory - room(row, 1)
+                used_cpu, used_memory = all_cpu - room[at], all_memory - room[at + 1]
                 before = abs(min(used_cpu / able_cpu, 1.0) - min(used_memory / able_memory, 1.0)) / 2
                 after = abs(min((used_cpu + cpu) / able_cpu, 1.0) - min((used_memory + memory) / able_memory, 1.0)) / 2
                 score += int(75 + 50 * (before - after))
@@ -93,10 +95,11 @@ class NodeScores:
             return None
         raw, ignored = [0.0] * len(rows), [False] * len(rows)
         for key, max_skew, group in constraints:
-            domain = self.table.topology(key).domain.item
-            here = [domain(row) for row in rows]
+            domain = self.table.topology(key).domains.cells
+            here = [domain[row] for row in rows]
             if key == names.HOSTNAME:
-                counts, domains = [group.active.item(row) for row in rows], len(rows)
+                active = group.counts_active.cells
+                counts, domains = [active[row] for row in rows], len(rows)
             else:
                 sums = self.table.active_in_domains(group, key, columns)
                 counts, domains = [sums.get(number, 0) for number in here], len({*here} - {-1})

@@ -1,0 +1,161 @@
+"""What Karpenter's provisioner sees of the simulated cluster: its objects as listings that follow what changed.
+
+Changes that placing pods can't see are not followed at all: a pod that has started, a budget's counts, a NodeClaim that
+became consolidatable. Each look costs as much as changed since the last one. Decides nothing.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from dovetail.model import names
+from dovetail.model.cluster import FIELD_OF, Cluster
+from dovetail.model.listing import Listing
+from dovetail.model.objects import (
+    KINDS,
+    AnyObject,
+    Condition,
+    Node,
+    NodeClaim,
+    ObjectMeta,
+    Pod,
+    PodDisruptionBudget,
+    is_true,
+)
+from dovetail.sim.world.store import Change, WorldStore
+
+_NEW: Final = -1
+_ENDED: Final = ("Succeeded", "Failed")
+_Place = tuple[str, str]
+
+
+class KarpenterView:
+    """The cluster as Karpenter's scheduler sees it."""
+
+    def __init__(self, store: WorldStore) -> None:
+        self._store = store
+        self._columns: dict[str, _Column] = {name: _Column() for name, kind in KINDS.items() if kind in FIELD_OF}
+        self._stale: dict[str, dict[str, None]] = {name: {} for name in self._columns}
+
+    def note(self, change: Change) -> None:
+        """Note a change, unless placing pods can't see it."""
+        stale = self._stale[change.kind]
+        if change.key not in stale and (change.old is None or change.new is None or _can_see(change.old, change.new)):
+            stale[change.key] = None
+
+    def cluster(self) -> Cluster:
+        """Return everything, as decisions take it; what is unchanged is the same as at the last look."""
+        fields = {}
+        for kind, column in self._columns.items():
+            stale, items = self._stale[kind], self._store.by_kind[kind]
+            if stale:
+                column.update([(place, items.get(key)) for place, key in sorted([(_place(key), key) for key in stale])])
+                stale.clear()
+            fields[FIELD_OF[KINDS[kind]]] = column.listing
+        return Cluster(**fields)  # type: ignore[arg-type]
+
+
+class _Column:
+    """All objects of one kind, by namespace and name."""
+
+    __slots__ = ("_items", "_numbers", "_places", "listing")
+
+    def __init__(self) -> None:
+        self._places: list[_Place] = []
+        self._items: list[AnyObject] = []
+        self._numbers = array("q")
+        self.listing: Listing[AnyObject] = Listing.of((), None, array("q"))
+
+    def update(self, changes: Sequence[tuple[_Place, AnyObject | None]]) -> None:
+        """Add, replace and take out (None) objects; new ones in order, so that they are often just appended."""
+        places, items = self._places, self._items
+        if len(self._numbers) < len(items):
+            self._numbers = array("q", range(2 * len(items)))
+        origin = self._numbers[: len(items)]
+        for place, item in changes:
+            at = bisect_left(places, place)
+            is_there = at < len(places) and places[at] == place
+            if item is None:
+                if is_there:
+                    del places[at], items[at], origin[at]
+                continue
+            seen = as_karpenter_sees(item) if isinstance(item, Node) else item
+            if is_there:
+                items[at], origin[at] = seen, _NEW
+            else:
+                places.insert(at, place)
+                items.insert(at, seen)
+                origin.insert(at, _NEW)
+        self.listing = Listing.of(items, self.listing.mark, origin)
+
+
+def as_karpenter_sees(node: Node) -> Node:
+    """Return a node as Karpenter sees it: Dovetail's taint keeps pods out but does not mean that the node leaves."""
+    if not any(taint.key == names.DISRUPTION_TAINT for taint in node.spec.taints):
+        return node
+    taints = tuple(
+        replace(taint, key="dovetail.dev/closed") if taint.key == names.DISRUPTION_TAINT else taint
+        for taint in node.spec.taints
+    )
+    return replace(node, spec=replace(node.spec, taints=taints))
+
+
+def _place(key: str) -> _Place:
+    namespace, _, name = key.rpartition("/")
+    return namespace, name
+
+
+def _can_see(old: AnyObject, new: AnyObject) -> bool:
+    """Return whether placing pods can tell two versions of an object apart; in doubt, it can."""
+    if isinstance(new, Pod) and isinstance(old, Pod):
+        return not (_only_started(old, new) and _same_meta(old.metadata, new.metadata))
+    if isinstance(new, PodDisruptionBudget) and isinstance(old, PodDisruptionBudget):
+        return old.spec is not new.spec and old.spec != new.spec  # what it never allows counts, not what it allows now
+    if isinstance(new, NodeClaim) and isinstance(old, NodeClaim):
+        return not (_same_meta(old.metadata, new.metadata) and _only_consolidatable(old, new))
+    return True
+
+
+def _same_meta(old: ObjectMeta, new: ObjectMeta) -> bool:
+    return (
+        old.uid == new.uid
+        and old.labels is new.labels
+        and old.annotations is new.annotations
+        and old.owner_references is new.owner_references
+        and old.deletion_timestamp == new.deletion_timestamp
+    )
+
+
+def _only_started(old: Pod, new: Pod) -> bool:
+    """Return whether a pod on a node has at most started, or become ready; its annotations could count from then."""
+    then, now = old.status, new.status
+    return (
+        old.spec is new.spec
+        and new.spec.node_name != ""
+        and not new.metadata.annotations
+        and (then.phase in _ENDED) == (now.phase in _ENDED)
+        and not (now.container_statuses or now.init_container_statuses)
+        and not (then.container_statuses or then.init_container_statuses)
+        and is_true(now.conditions, "Ready")
+        and all(entry.type != "Ready" or entry.status == "True" for entry in then.conditions)
+    )
+
+
+def _only_consolidatable(old: NodeClaim, new: NodeClaim) -> bool:
+    """Return whether at most its pod events, or whether it is consolidatable, differ."""
+    then, now = old.status, new.status
+    return (
+        old.spec is new.spec
+        and then.provider_id == now.provider_id
+        and then.node_name == now.node_name
+        and then.capacity is now.capacity
+        and then.allocatable is now.allocatable
+        and _lasting(then.conditions) == _lasting(now.conditions)
+    )
+
+
+def _lasting(conditions: tuple[Condition, ...]) -> list[Condition]:
+    return [entry for entry in conditions if entry.type != names.CONDITION_CONSOLIDATABLE]
