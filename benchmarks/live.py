@@ -28,7 +28,7 @@ from tools.record_karpenter import Seen, watching
 
 from benchmarks.audit import audit_flags, audited
 from benchmarks.live_world import SECONDS, STEPS, allow, dollars, has_settled, make_cluster, per_hour, take_step
-from benchmarks.processes import Watched, at_of, lines_of, wait_for
+from benchmarks.processes import Watched, at_of, busy_seconds, lines_of, wait_for
 from dovetail.api.crds.definitions import crds
 
 Tree = dict[str, Any]
@@ -174,7 +174,9 @@ def _play(plane: ControlPlane, folder: Path, counts: dict[str, int], running: Ru
         take_step(api, 0, counts)
     wait_for(lambda: has_settled(plane, 0, counts), "the pods of the first step", _PATIENCE)
     _check_start(running, len(seen.claims))
+    watched["this benchmark and its kubelets"] = Watched(os.getpid())
     cpu = {name: process.cpu_seconds() for name, process in watched.items()}
+    busy = busy_seconds()
     go, began = seen.now(), datetime.now(UTC)
     moved = len(seen.moved)
     taken: list[tuple[datetime, float]] = []
@@ -191,6 +193,7 @@ def _play(plane: ControlPlane, folder: Path, counts: dict[str, int], running: Ru
     time.sleep(max(0.0, go + SECONDS - seen.now()))
     end, ended, look = seen.now(), datetime.now(UTC), seen.look()
     spent = {name: round(process.cpu_seconds() - cpu[name], 1) for name, process in watched.items()}
+    others = busy_seconds() - busy - sum(spent.values())
     asked = audited(folder, began, ended)
     claims = list(seen.claims.values())
     launched = [each for each in claims if each["seen"] > go]
@@ -216,6 +219,7 @@ def _play(plane: ControlPlane, folder: Path, counts: dict[str, int], running: Ru
                 "MiB at the end": watched[name].mebibytes(), **asked[name],
             }  # fmt: skip
     row["CPU seconds of the rest"] = {name: spent[name] for name in spent if name not in ("karpenter", "dovetail")}
+    row["cores that others used"] = round(others / (end - go), 2)
     if running.dovetail_log is not None:
         row["seconds until every node was held"] = running.seconds_to_hold
         row["commands"] = sum(line.get("phase") == "done" for line in lines_of(running.dovetail_log))
