@@ -66,6 +66,8 @@ def _lines() -> list[tuple[str, Callable[[Tree], str]]]:
         ("API server: CPU seconds", lambda row: f"{row['CPU seconds of the rest']['kube-apiserver']:,.0f}"),
         ("etcd, scheduler, controller manager: CPU seconds", _rest),
         ("seconds until every machine was held", lambda row: _plain(row, "seconds until every node was held")),
+        ("Dovetail's rounds", lambda row: _plain(row, "rounds")),
+        ("seconds of a round on the clock, mean", lambda row: _plain(row, "seconds of a round, mean")),
         ("Dovetail's commands done", lambda row: _plain(row, "commands")),
         ("lines of Dovetail's log", lambda row: _plain(row, "lines of log")),
         ("cores that other work took meanwhile", lambda row: _plain(row, "cores that others used")),
