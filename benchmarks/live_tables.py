@@ -28,7 +28,7 @@ def tables(rows: list[Tree]) -> str:
     parts = []
     for nodes in sorted({row["nodes"] for row in rows}):
         of_size = sorted((row for row in rows if row["nodes"] == nodes), key=lambda row: list(_HEADS).index(row["who"]))
-        heads = [_HEADS[row["who"]] for row in of_size]
+        heads = [_HEADS[row["who"]] + row.get("label", "") for row in of_size]
         parts += [f"### {nodes:,} machines, {of_size[0]['pods']:,} pods\n", f"| | {' | '.join(heads)} |"]
         parts.append("|---" * (len(heads) + 1) + "|")
         for name, cell in _lines():
@@ -70,6 +70,7 @@ def _lines() -> list[tuple[str, Callable[[Tree], str]]]:
         ("seconds of a round on the clock, mean", lambda row: _plain(row, "seconds of a round, mean")),
         ("Dovetail's commands done", lambda row: _plain(row, "commands")),
         ("lines of Dovetail's log", lambda row: _plain(row, "lines of log")),
+        ("cores that the run had in all", _cores),
         ("cores that other work took meanwhile", lambda row: _plain(row, "cores that others used")),
     ]
     return lines
@@ -93,6 +94,12 @@ def _seconds(row: Tree, name: str) -> str:
 def _rest(row: Tree) -> str:
     names = ("etcd", "kube-scheduler", "kube-controller-manager")
     return f"{sum(row['CPU seconds of the rest'][name] for name in names):,.0f}"
+
+
+def _cores(row: Tree) -> str:
+    """Return how many cores all processes of the run used together."""
+    own = sum(row[name]["CPU seconds"] for name in ("karpenter", "dovetail") if name in row)
+    return f"{(own + sum(row['CPU seconds of the rest'].values())) / row['seconds']:.2f}"
 
 
 def _plain(row: Tree, name: str) -> str:
