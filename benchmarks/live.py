@@ -22,13 +22,13 @@ from typing import Any
 
 from tests.support.background import cloud_on
 from tests.support.control_plane import Client, ControlPlane, control_plane
-from tests.support.controller import controller
+from tests.support.controller import Process, controller
 from tests.support.karpenter import BINARY, Karpenter, kwok_catalogue, prepare
 from tools.record_karpenter import Seen, watching
 
 from benchmarks.audit import audit_flags, audited
 from benchmarks.live_world import SECONDS, STEPS, allow, dollars, has_settled, make_cluster, per_hour, take_step
-from benchmarks.processes import Watched, at_of, lines_of, wait_for
+from benchmarks.processes import Watched, at_of, busy_seconds, lines_of, wait_for
 from dovetail.api.crds.definitions import crds
 
 Tree = dict[str, Any]
@@ -97,6 +97,7 @@ class Running:
     def __init__(self, seen: Seen, karpenter: Karpenter) -> None:
         self.seen = seen
         self.karpenter_log = karpenter.log
+        self.dovetail: Process | None = None
         self.dovetail_log: Path | None = None
         self.seconds_to_hold = 0.0
         self.processes = {"karpenter": Watched(karpenter.pid)}
@@ -138,7 +139,7 @@ def _running(plane: ControlPlane, folder: Path, nodes: int, who: str) -> Iterato
                     str(settings),
                 )
             )
-            running.dovetail_log = process.log_path
+            running.dovetail, running.dovetail_log = process, process.log_path
             running.processes["dovetail"] = Watched(process.process.pid)
             began = time.monotonic()
             wait_for(lambda: _all_held(api, nodes), "every node held", _PATIENCE)
@@ -174,7 +175,9 @@ def _play(plane: ControlPlane, folder: Path, counts: dict[str, int], running: Ru
         take_step(api, 0, counts)
     wait_for(lambda: has_settled(plane, 0, counts), "the pods of the first step", _PATIENCE)
     _check_start(running, len(seen.claims))
+    watched["this benchmark and its kubelets"] = Watched(os.getpid())
     cpu = {name: process.cpu_seconds() for name, process in watched.items()}
+    busy, rounds = busy_seconds(), _rounds(running)
     go, began = seen.now(), datetime.now(UTC)
     moved = len(seen.moved)
     taken: list[tuple[datetime, float]] = []
@@ -191,6 +194,7 @@ def _play(plane: ControlPlane, folder: Path, counts: dict[str, int], running: Ru
     time.sleep(max(0.0, go + SECONDS - seen.now()))
     end, ended, look = seen.now(), datetime.now(UTC), seen.look()
     spent = {name: round(process.cpu_seconds() - cpu[name], 1) for name, process in watched.items()}
+    others = busy_seconds() - busy - sum(spent.values())
     asked = audited(folder, began, ended)
     claims = list(seen.claims.values())
     launched = [each for each in claims if each["seen"] > go]
@@ -216,11 +220,22 @@ def _play(plane: ControlPlane, folder: Path, counts: dict[str, int], running: Ru
                 "MiB at the end": watched[name].mebibytes(), **asked[name],
             }  # fmt: skip
     row["CPU seconds of the rest"] = {name: spent[name] for name in spent if name not in ("karpenter", "dovetail")}
+    row["cores that others used"] = round(others / (end - go), 2)
     if running.dovetail_log is not None:
+        made, took = (after - before for after, before in zip(_rounds(running), rounds, strict=True))
+        row["rounds"], row["seconds of a round, mean"] = round(made), round(took / max(made, 1), 2)
         row["seconds until every node was held"] = running.seconds_to_hold
         row["commands"] = sum(line.get("phase") == "done" for line in lines_of(running.dovetail_log))
         row["lines of log"] = len(lines_of(running.dovetail_log))
     return row
+
+
+def _rounds(running: Running) -> tuple[float, float]:
+    """Return how many rounds Dovetail has made, and how many seconds they took."""
+    if running.dovetail is None:
+        return 0.0, 0.0
+    name = "karpenter_voluntary_disruption_decision_evaluation_duration_seconds"
+    return running.dovetail.metric(f"{name}_count"), running.dovetail.metric(f"{name}_sum")
 
 
 def _check_start(running: Running, nodes: int) -> None:

@@ -40,6 +40,12 @@ class Watched:
         return round((self.cpu_seconds() - cpu) / (time.monotonic() - began), 4)
 
 
+def busy_seconds() -> float:
+    """Return the CPU time of everything on the machine since it started."""
+    user, nice, system, _idle, _waiting, irq, soft = map(int, Path("/proc/stat").read_text().split()[1:8])
+    return (user + nice + system + irq + soft) / _TICK
+
+
 def lines_of(log: Path) -> list[Tree]:
     """Return the complete lines of a log so far that are JSON objects."""
     text = log.read_text(errors="replace")

@@ -143,12 +143,15 @@ def test_events_only_for_nodes_of_managed_pools() -> None:
         (("price", "uninitialized-destination", "pdb"), ["price", "pdb"]),
         (("back-off", "back-off", "price"), ["price"]),
         (("stabilization", "eligible", "price"), ["price"]),
+        (("price", "consolidate-after", "price", "grace-period", "price"), ["price"]),
+        (("nominated", "consolidate-after", "eligible", "nominated"), []),
+        (("price", "eligible", "marked-for-deletion"), ["price"]),
         (("price", "eligible", "price"), ["price", "price"]),
         (("budget", "price", "budget"), ["budget", "price", "budget"]),
     ],
 )
-def test_short_waits_of_the_whole_cluster_are_no_event(gates: tuple[str, ...], told: list[str]) -> None:
-    """A node that waits with the whole cluster and is then refused as before gets no new event."""
+def test_waits_that_end_by_themselves_are_no_event(gates: tuple[str, ...], told: list[str]) -> None:
+    """A node that waits or leaves gets no event, and none either if it is then refused as before."""
     announcer, said = Announcer(0), []
     for at, gate in enumerate(gates):
         said += announcer.announce(Found(verdicts=(verdict("n1", gate=gate),)), at * SECOND, publishes=True)

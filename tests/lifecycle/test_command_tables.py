@@ -24,10 +24,12 @@ from dovetail.lifecycle.commands.command_run import (
 )
 from dovetail.lifecycle.commands.machine import Phase, Signal, diagram, page
 from dovetail.lifecycle.commands.records import (
+    Candidate,
     Record,
     carries,
     command_id,
     decode_record,
+    encode_record,
     is_tainted,
     read_record,
     replacement_names,
@@ -72,6 +74,24 @@ def test_what_is_a_record() -> None:
     assert isinstance(read_record(longest), Record)
     assert read_record(longest + " ") == "it is longer than 262144 characters"
     assert decode_record("junk") is None
+
+
+def test_the_record_of_a_large_command_is_read_once() -> None:
+    """A hundred nodes carry the record of their command; the text is read for the first of them only."""
+    names_of = [f"{'n' * 60}{number:03d}" for number in range(100)]
+    candidates = tuple(Candidate(node=name, claim=name, uid="u" * 36, pool="p" * 63) for name in names_of)
+    text = encode_record(
+        Record(
+            id="mine",
+            action=Action.DELETE_COST,
+            method=Method.MULTI_NODE,
+            phase=Phase.TAINTING,
+            since=NOW,
+            nodes=candidates,
+        )
+    )
+    assert decode_record(text) is not None
+    assert decode_record(text) is decode_record(text)
 
 
 def test_who_carries_which_record() -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from dovetail.lifecycle.engine import Engine
-from dovetail.lifecycle.messages import CreateNodeClaim, DeleteNodeClaim, TaintNode
+from dovetail.lifecycle.messages import CreateNodeClaim, DeleteNodeClaim, RoundTook, TaintNode
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
 from dovetail.model.objects import (
@@ -241,3 +241,33 @@ def test_quiet_cluster_is_not_planned_again() -> None:
     driver.run(3600)
     assert driver.engine.rounds - planned <= 5
     assert driver.engine.rounds_skipped > 300
+
+
+def test_a_long_round_is_followed_by_a_rest_of_the_same_length() -> None:
+    """After a round of 35 s none is made for 35 s, whatever changes; one follows then, though nothing happens."""
+    world = RealWorld()
+    world.add_pool()
+    world.add_machine("a", "small")
+    driver = drive(world).run(100)
+    driver.send(RoundTook(nanoseconds=35 * 10**9))
+    planned = driver.engine.rounds
+    for number in range(34):
+        world.add_pod(f"p{number}", "a", "1m")
+        driver.run(1)
+    assert driver.engine.rounds == planned
+    driver.run(1)
+    assert driver.engine.rounds == planned + 1
+
+
+def test_commands_go_on_while_rounds_rest() -> None:
+    """A drifted node is replaced to the end during the rest after a long round."""
+    world = RealWorld()
+    world.add_pool()
+    world.add_machine("a", "small", drifted=True)
+    world.add_pod("p", "a", "1500m")
+    driver = drive(world).run(1)
+    driver.send(RoundTook(nanoseconds=3600 * 10**9))
+    planned = driver.engine.rounds
+    driver.run(600)
+    assert driver.engine.rounds == planned
+    assert driver.ends() == ["done"]

@@ -10,6 +10,7 @@ from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.lifecycle.reports import (
     BudgetChanged,
     CommandAdvanced,
+    InstructionNotDone,
     LeadershipChanged,
     MovesBlocked,
     PoolBacksOff,
@@ -128,6 +129,16 @@ def test_roll_backs_are_warnings_and_refusals_are_not(told: tuple[Telemetry, Str
     failed = "karpenter_voluntary_disruption_failed_validations_total"
     assert _value(telemetry, failed, consolidation_type="empty") == 1
     assert [line["level"] for line in _lines(stream)] == ["warning", "info"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "level"), [("not-found", "debug"), ("refused", "warning"), ("forbidden", "warning")]
+)
+def test_what_is_gone_already_is_no_warning(told: tuple[Telemetry, StringIO], failure: str, level: str) -> None:
+    """A hundred deletions of NodeClaims that are gone by then are no hundred warnings; other failures are."""
+    telemetry, stream = told
+    telemetry.take(InstructionNotDone(command_id="c1", id="c1/delete/n", failure=failure, detail="NodeClaim n is gone"))
+    assert [line["level"] for line in _lines(stream)] == [level]
 
 
 def test_budgets_verdicts_and_blocked_moves(told: tuple[Telemetry, StringIO]) -> None:

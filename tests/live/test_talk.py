@@ -1,4 +1,4 @@
-"""Events in large clusters: one request each, and no command waits for them."""
+"""Large clusters: an event is one request and no command waits for it; writes of one kind go out together."""
 
 import asyncio
 from io import StringIO
@@ -7,7 +7,14 @@ from typing import Any
 from aiohttp import web
 
 from dovetail.lifecycle.commands.seal import Seal
-from dovetail.lifecycle.messages import Event, HoldNode, InstructionSucceeded, PublishEvent
+from dovetail.lifecycle.messages import (
+    DeleteNodeClaim,
+    Event,
+    HoldNode,
+    InstructionSucceeded,
+    PublishEvent,
+    SetDisruptionReason,
+)
 from dovetail.live.actuate import Actuator, Answer
 from dovetail.live.dispatch import Dispatcher
 from dovetail.live.observability.logs import Log
@@ -66,27 +73,26 @@ class _Slow:
         return InstructionSucceeded(id=instruction.id)
 
 
+def _dispatcher(actuator: Any, answered: list[str]) -> Dispatcher:
+    """Return a dispatcher that notes the ids of what was answered."""
+
+    async def answer(event: Event) -> None:
+        assert isinstance(event, InstructionSucceeded)
+        answered.append(event.id)
+
+    def spawn(work: Any, name: str) -> "asyncio.Task[None]":
+        return asyncio.get_running_loop().create_task(work, name=name)
+
+    return Dispatcher(actuator=actuator, log=Log("error", StringIO()), metrics=Metrics(), spawn=spawn, answer=answer)
+
+
 def test_no_command_waits_behind_events() -> None:
     """A hold is sent while a thousand events wait for a slow server."""
 
     async def context() -> None:
         answered: list[str] = []
         actuator = _Slow()
-
-        async def answer(event: Event) -> None:
-            assert isinstance(event, InstructionSucceeded)
-            answered.append(event.id)
-
-        def spawn(work: Any, name: str) -> "asyncio.Task[None]":
-            return asyncio.get_running_loop().create_task(work, name=name)
-
-        dispatcher = Dispatcher(
-            actuator=actuator,  # type: ignore[arg-type]
-            log=Log("error", StringIO()),
-            metrics=Metrics(),
-            spawn=spawn,
-            answer=answer,
-        )
+        dispatcher = _dispatcher(actuator, answered)
         for number in range(1000):
             dispatcher.take(_word(number))
         await until(lambda: actuator.busy)
@@ -96,5 +102,68 @@ def test_no_command_waits_behind_events() -> None:
         assert actuator.busy < 16
         actuator.may_go.set()
         await until(lambda: len(answered) == 1001)
+
+    asyncio.run(context())
+
+
+class _Together:
+    """Answers a deletion only when another one is executed too; counts what is executed at the same time."""
+
+    def __init__(self) -> None:
+        self.busy: list[str] = []
+        self.most = 0
+        self.seen_together: list[tuple[str, ...]] = []
+        self.two = asyncio.Event()
+
+    def may_act(self) -> bool:
+        return True
+
+    async def carry_out(self, instruction: Any) -> Answer:
+        self.busy.append(type(instruction).__name__)
+        self.most = max(self.most, len(self.busy))
+        self.seen_together.append(tuple(dict.fromkeys(self.busy)))
+        if len(self.busy) > 1:
+            self.two.set()
+        if isinstance(instruction, DeleteNodeClaim):
+            await self.two.wait()
+        await asyncio.sleep(0)
+        self.busy.remove(type(instruction).__name__)
+        return InstructionSucceeded(id=instruction.id)
+
+
+def test_writes_of_one_kind_of_a_command_go_out_together() -> None:
+    """A hundred deletions of a command are in flight at once, as slots allow; the reasons follow after all of them."""
+
+    async def context() -> None:
+        answered: list[str] = []
+        actuator = _Together()
+        dispatcher = _dispatcher(actuator, answered)
+        names = [f"c{number}" for number in range(100)]
+        for name in names:
+            dispatcher.take(DeleteNodeClaim(id=f"x/delete/{name}", command_id="x", name=name, uid="u"))
+        for name in names:
+            dispatcher.take(
+                SetDisruptionReason(id=f"x/reason/{name}", command_id="x", name=name, uid="u", reason="Empty")
+            )
+        await until(lambda: len(answered) == 200)
+        assert actuator.most == 16
+        assert [ident.split("/")[1] for ident in answered] == ["delete"] * 100 + ["reason"] * 100
+        assert set(actuator.seen_together) == {("DeleteNodeClaim",), ("SetDisruptionReason",)}
+
+    asyncio.run(context())
+
+
+def test_the_same_instruction_twice_is_not_executed_at_the_same_time() -> None:
+    """An instruction that is requested again waits for the first request of it."""
+
+    async def context() -> None:
+        answered: list[str] = []
+        actuator = _Together()
+        actuator.two.set()
+        dispatcher = _dispatcher(actuator, answered)
+        for _ in range(3):
+            dispatcher.take(DeleteNodeClaim(id="x/delete/c", command_id="x", name="c", uid="u"))
+        await until(lambda: len(answered) == 3)
+        assert actuator.most == 1
 
     asyncio.run(context())

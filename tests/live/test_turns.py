@@ -1,13 +1,22 @@
 """Turns of the engine: a round ends a turn, so that its decisions are sent before the next round."""
 
 import asyncio
+import time
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dovetail.lifecycle.messages import ClockAdvanced, Event, Instruction, ObjectVanished, Synced, ViewGrewOld
+from dovetail.lifecycle.messages import (
+    ClockAdvanced,
+    Event,
+    Instruction,
+    ObjectVanished,
+    RoundTook,
+    Synced,
+    ViewGrewOld,
+)
 from dovetail.live.run import Controller
 from tests.live.fake_server import until
 from tests.live.test_supervision import calm, controlled
@@ -69,6 +78,21 @@ def test_nothing_is_lost_or_overtaken_between_turns() -> None:
             assert len({now for _, now in engine.handled}) >= len(names[::7])
 
     asyncio.run(context())
+
+
+@pytest.mark.parametrize(("seconds", "rounds", "rests"), [(0.5, 1, False), (40.0, 1, True), (40.0, 0, False)])
+def test_the_engine_hears_first_of_all_how_long_a_long_round_took(seconds: float, rounds: int, rests: bool) -> None:
+    """Otherwise a round that takes longer than the poll interval is due again at each of a thousand waiting events."""
+    shell: Any = SimpleNamespace(
+        engine=SimpleNamespace(rounds=rounds, rounds_skipped=1),
+        _rounds_seen=(0, 0),
+        _count_round=lambda seconds: None,
+        _left=_gone("a", "b"),
+    )
+    Controller._after(shell, time.monotonic() - seconds)
+    took = [event.nanoseconds for event in shell._left[:1] if isinstance(event, RoundTook)]
+    assert [round(nanoseconds / 10**9) for nanoseconds in took] == [round(seconds)] * rests
+    assert shell._left[-2:] == _gone("a", "b")
 
 
 @pytest.mark.parametrize(

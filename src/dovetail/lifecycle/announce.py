@@ -39,8 +39,19 @@ VERDICTS_EVERY: Final = 60 * SECOND
 """How often all verdicts are computed, at most: on a busy cluster every round would, for thousands of sentences."""
 BLOCKED_MEMORY: Final = 3600 * SECOND
 """How long a move that was blocked must not have been before it counts as another one."""
-_PASSING: Final = (Gate.STABILIZATION, Gate.UNINITIALIZED_DESTINATION, Gate.BACK_OFF)
-"""Waits that concern all nodes alike and end by themselves: an event on each of a thousand nodes tells nobody more."""
+_PASSING: Final = (
+    Gate.STABILIZATION,
+    Gate.UNINITIALIZED_DESTINATION,
+    Gate.BACK_OFF,
+    Gate.CONSOLIDATE_AFTER,
+    Gate.GRACE_PERIOD,
+    Gate.NOMINATED,
+    Gate.MARKED_FOR_DELETION,
+)
+"""Waits that end by themselves, and nodes that leave already: nothing blocks these nodes.
+
+Where pods come and go, each of them would otherwise be an event on a node, with other seconds every time.
+"""
 _CONSOLIDATION: Final = (Method.EMPTY, Method.MULTI_NODE, Method.SINGLE_NODE)
 _DEFAULT_POLICY: Final = "WhenEmptyOrUnderutilized"
 _ATTODOLLARS: Final = 10**18

@@ -35,17 +35,13 @@ from dovetail.lifecycle.messages import (
     LeadershipLost,
     ObjectObserved,
     ObjectVanished,
+    RoundTook,
     SettingsChanged,
     Synced,
     ViewGrewOld,
     WakeAt,
 )
-from dovetail.lifecycle.reports import (
-    InstructionNotDone,
-    LeadershipChanged,
-    RoundEnded,
-    ViewIsOld,
-)
+from dovetail.lifecycle.reports import InstructionNotDone, LeadershipChanged, RoundEnded, ViewIsOld
 from dovetail.lifecycle.steering import Steering
 from dovetail.lifecycle.store import Store
 from dovetail.model.catalogue import Catalogue
@@ -241,6 +237,8 @@ class Engine:
                 self._lead(leads=False)
             case ClockAdvanced() | ClockSet():
                 pass
+            case RoundTook(nanoseconds=took):
+                state.rests_until = state.elapsed + took
             case CatalogueChanged(catalogue=catalogue):
                 state.catalogue = catalogue
                 state.facts_version += 1
@@ -361,7 +359,7 @@ class Engine:
         state = self._state
         if self._waits_for_holds():
             state.round_at = max(state.round_at, state.elapsed + SECOND)
-        if state.elapsed < state.round_at:
+        if state.elapsed < state.round_due:
             return
         if state.settings.rules.waits_for_launches and state.store.has_unlaunched():
             state.round_at = state.elapsed + SECOND  # Karpenter waits until it knows the machines of its launches
@@ -421,8 +419,8 @@ class Engine:
         times = [at for at in asked if at is not None]
         times += [*state.pacing.times(), *state.regrowth.waits.until.values()]
         # Everything due has just been done; only a round can be due at once.
-        coming = min((at for at in times if at > state.elapsed), default=state.round_at)
-        self._quiet_until = min(coming, state.round_at)
+        coming = min((at for at in times if at > state.elapsed), default=state.round_due)
+        self._quiet_until = min(coming, state.round_due)
         at = state.wall(max(state.elapsed, self._quiet_until))
         if at != self._woken_for or at <= state.now:
             self._woken_for = at

@@ -69,9 +69,10 @@ DEFAULT_ROLE: Final = EngineRole()
 class EngineState:
     """Mutable; owned by one `Engine`.
 
-    `facts_version` counts what can change a decision apart from the store; `round_at` is when the next round is due;
-    `marks_seen` is the store's version of the marks that were last searched for left-over commands; None: search again;
-    `out` collects the instructions and reports of the event that is being handled.
+    `facts_version` counts what can change a decision apart from the store; `round_at` is when the next round is wanted,
+    `rests_until` when the rest after a long one ends; `marks_seen` is the store's version of the marks that were last
+    searched for left-over commands; None: search again; `out` collects the instructions and reports of the event that
+    is being handled.
     """
 
     def __init__(self, settings: Settings, catalogue: Catalogue, role: EngineRole) -> None:
@@ -89,6 +90,7 @@ class EngineState:
         self.facts_version = 0
         self.settings_version = 0
         self.round_at = 0
+        self.rests_until = 0
         self.marks_seen: int | None = None
         self.evictions_from = 0
         self.surges_from = 0
@@ -157,6 +159,11 @@ class EngineState:
     def poll_interval(self) -> int:
         """Return the time between two rounds: the setting, but at least a second."""
         return max(self.settings.poll_interval, SECOND)
+
+    @property
+    def round_due(self) -> int:
+        """Return when the next round is due."""
+        return max(self.round_at, self.rests_until)
 
     def expire(self) -> None:
         """Drop what has expired; decisions may differ from then on."""

@@ -74,6 +74,17 @@ class ClockSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RoundTook:
+    """The last round took so many nanoseconds of the shell's time: the next one waits for as long.
+
+    A shell sends it after a long round. Without the wait a round that takes longer than the poll interval would be due
+    again at the next event: thousands of events and the steps of commands would wait behind one round each.
+    """
+
+    nanoseconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogueChanged:
     """Prices or types have changed."""
 
@@ -142,6 +153,7 @@ Event = (
     | LeadershipLost
     | ClockAdvanced
     | ClockSet
+    | RoundTook
     | CatalogueChanged
     | AlertChanged
     | SettingsChanged

@@ -28,6 +28,7 @@ from dovetail.lifecycle.messages import (
     LeadershipLost,
     ObjectObserved,
     ObjectVanished,
+    RoundTook,
     Synced,
     ViewGrewOld,
     WakeAt,
@@ -349,10 +350,7 @@ class Controller:
         return batch
 
     def _take_wakes(self) -> bool:
-        """Return whether a requested wake-up is due.
-
-        Each is kept until it is due, as it is requested only once.
-        """
+        """Return whether a requested wake-up is due; each is kept until then, as it is requested only once."""
         now, due = self.clock(), False
         while self._wakes and self._wakes[0] <= now:
             heappop(self._wakes)
@@ -385,6 +383,8 @@ class Controller:
         self._rounds_seen, self._round_ended = rounds, now
         if worked_out:
             self._count_round(now - began)
+            if now - began >= 1:
+                self._left.insert(0, RoundTook(nanoseconds=round((now - began) * _SECOND)))
 
     def _count_round(self, seconds: float) -> None:
         """Count what a round took and found, under Karpenter's labels."""

@@ -20,7 +20,7 @@ from dovetail.model.objects import Instant, Node, NodeClaim, Taint
 _NAME_MAX: Final = 63
 _ID_LENGTH: Final = 12
 _TEXT_MAX: Final = 256 << 10  # what all annotations of an object may hold together
-_KEPT_TEXT_MAX: Final = 8 << 10
+_KEPT_TEXT_MAX: Final = 32 << 10  # more than a command of a hundred nodes with the longest names needs
 DOVETAIL: Final = "dovetail"
 
 
@@ -77,7 +77,7 @@ def read_record(text: str) -> Record | str:
 def decode_record(text: str) -> Record | None:
     """Read an annotation's value; None if it is not a record of a known form.
 
-    The objects of a command are looked at often, so short values are read once.
+    The objects of a command are looked at often and all carry the same value, so values of a usual size are read once.
     """
     return _decode_once(text) if len(text) <= _KEPT_TEXT_MAX else _decode(text)
 

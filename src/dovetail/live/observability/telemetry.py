@@ -6,6 +6,7 @@ from typing import Final, assert_never
 
 from dovetail.lifecycle import reports
 from dovetail.lifecycle.commands.machine import TERMINAL, Phase
+from dovetail.lifecycle.messages import Failure
 from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.live.observability.logs import Log
 from dovetail.live.observability.metrics import Metrics
@@ -57,8 +58,8 @@ class Telemetry:
             case reports.MovesBlocked():
                 self.metrics.threshold_blocked.labels(report.pool).inc(report.moves)
                 self.log.info(report.message, **fields)
-            case reports.RoundEnded():
-                self.log.debug(report.message, **fields)
+            case reports.RoundEnded() | reports.InstructionNotDone(failure=Failure.NOT_FOUND.value):
+                self.log.debug(report.message, **fields)  # what is gone already needs no attention
             case (
                 reports.Warned()
                 | reports.InstructionNotDone()
