@@ -46,7 +46,8 @@ class Column:
 
     def drop(self, place: Place) -> None:
         """Remove the object at a place."""
-        del self.by_place[place], self.seen[place]
+        del self.by_place[place]
+        self.seen.pop(place, None)
         self._changed[place] = None
         self.version += 1
 

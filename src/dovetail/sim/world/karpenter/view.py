@@ -4,16 +4,13 @@ Changes that placing pods can't see are not followed at all: a pod that has star
 became consolidatable. Each look costs as much as changed since the last one. Decides nothing.
 """
 
-from array import array
-from bisect import bisect_left
-from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
+from dovetail.lifecycle.column import Column, Place
 from dovetail.model import names
 from dovetail.model.cluster import FIELD_OF, Cluster
-from dovetail.model.listing import Listing
 from dovetail.model.objects import (
     KINDS,
     AnyObject,
@@ -27,9 +24,7 @@ from dovetail.model.objects import (
 )
 from dovetail.sim.world.store import Change, WorldStore
 
-_NEW: Final = -1
 _ENDED: Final = ("Succeeded", "Failed")
-_Place = tuple[str, str]
 
 
 class KarpenterView:
@@ -37,7 +32,7 @@ class KarpenterView:
 
     def __init__(self, store: WorldStore) -> None:
         self._store = store
-        self._columns: dict[str, _Column] = {name: _Column() for name, kind in KINDS.items() if kind in FIELD_OF}
+        self._columns: dict[str, Column] = {name: Column() for name, kind in KINDS.items() if kind in FIELD_OF}
         self._stale: dict[str, dict[str, None]] = {name: {} for name in self._columns}
 
     def note(self, change: Change) -> None:
@@ -48,48 +43,17 @@ class KarpenterView:
 
     def cluster(self) -> Cluster:
         """Return everything, as decisions take it; what is unchanged is the same as at the last look."""
-        fields = {}
-        for kind, column in self._columns.items():
-            stale, items = self._stale[kind], self._store.by_kind[kind]
-            if stale:
-                column.update([(place, items.get(key)) for place, key in sorted([(_place(key), key) for key in stale])])
-                stale.clear()
-            fields[FIELD_OF[KINDS[kind]]] = column.listing
+        for kind, stale in self._stale.items():
+            column, items = self._columns[kind], self._store.by_kind[kind]
+            for key in stale:
+                place, item = _place(key), items.get(key)
+                if item is not None:
+                    column.put(place, as_karpenter_sees(item) if isinstance(item, Node) else item)
+                elif place in column.by_place:
+                    column.drop(place)
+            stale.clear()
+        fields = {FIELD_OF[KINDS[kind]]: column.listed() for kind, column in self._columns.items()}
         return Cluster(**fields)  # type: ignore[arg-type]
-
-
-class _Column:
-    """All objects of one kind, by namespace and name."""
-
-    __slots__ = ("_items", "_numbers", "_places", "listing")
-
-    def __init__(self) -> None:
-        self._places: list[_Place] = []
-        self._items: list[AnyObject] = []
-        self._numbers = array("q")
-        self.listing: Listing[AnyObject] = Listing.of((), None, array("q"))
-
-    def update(self, changes: Sequence[tuple[_Place, AnyObject | None]]) -> None:
-        """Add, replace and take out (None) objects; new ones in order, so that they are often just appended."""
-        places, items = self._places, self._items
-        if len(self._numbers) < len(items):
-            self._numbers = array("q", range(2 * len(items)))
-        origin = self._numbers[: len(items)]
-        for place, item in changes:
-            at = bisect_left(places, place)
-            is_there = at < len(places) and places[at] == place
-            if item is None:
-                if is_there:
-                    del places[at], items[at], origin[at]
-                continue
-            seen = as_karpenter_sees(item) if isinstance(item, Node) else item
-            if is_there:
-                items[at], origin[at] = seen, _NEW
-            else:
-                places.insert(at, place)
-                items.insert(at, seen)
-                origin.insert(at, _NEW)
-        self.listing = Listing.of(items, self.listing.mark, origin)
 
 
 def as_karpenter_sees(node: Node) -> Node:
@@ -103,7 +67,7 @@ def as_karpenter_sees(node: Node) -> Node:
     return replace(node, spec=replace(node.spec, taints=taints))
 
 
-def _place(key: str) -> _Place:
+def _place(key: str) -> Place:
     namespace, _, name = key.rpartition("/")
     return namespace, name
 
