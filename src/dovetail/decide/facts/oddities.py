@@ -6,13 +6,11 @@ below the roster.
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from dovetail.decide.facts.lineup import step
 from dovetail.decide.facts.node_facts import NodeFacts, is_length
-from dovetail.model.listing import Listing
 from dovetail.model.objects import NodeClaim
 from dovetail.model.timing.duration import NEVER
+from dovetail.scheduling.reading.changes import changes
 
 
 class Oddities:
@@ -25,7 +23,7 @@ class Oddities:
 
     def in_claims(self, claims: Sequence[NodeClaim]) -> bool:
         """Return whether a NodeClaim has an unreadable duration."""
-        new = claims if self._odd_claims else _new(self._claims, claims)
+        new = claims if self._odd_claims else changes(self._claims, claims)[1]
         self._claims, self._odd_claims = claims, any(odd_spans(claim) for claim in new)
         return self._odd_claims
 
@@ -45,13 +43,3 @@ def odd_spans(claim: NodeClaim) -> list[tuple[str, str]]:
     if grace is not None and not is_length(grace):
         found.append(("terminationGracePeriod", grace))
     return found
-
-
-def _new(before: Sequence[NodeClaim], after: Sequence[NodeClaim]) -> Sequence[NodeClaim]:
-    """Return the objects that were not there before."""
-    if before is after:
-        return ()
-    if isinstance(before, Listing) and isinstance(after, Listing) and after.since is before.mark:
-        return [after[place] for place in np.flatnonzero(np.frombuffer(after.origin, dtype=np.int64) < 0)]
-    known = set(map(id, before))
-    return [claim for claim in after if id(claim) not in known]
