@@ -75,6 +75,12 @@ def test_another_plan_is_placed_anew() -> None:
     assert homes(simulate(seen, [2], under_way=PLAN)) == before
 
 
+_SSD = {"weight": 1, "preference": {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}}
+_PREFERS: dict[str, Any] = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [_SSD]}}}
+"""A preference that no node meets: without it, the pod is like those that have none."""
+_WISHES: tuple[dict[str, Any], ...] = ({}, {}, {"nodeSelector": {"topology.kubernetes.io/zone": "a"}}, _PREFERS)
+
+
 def _crowd(dice: random.Random) -> tuple[Snapshot, UnderWay]:
     """Build nodes with little room, some not initialized, and a leaving node with plans for most of its pods."""
     names = [f"n{at}" for at in range(9)]
@@ -82,7 +88,7 @@ def _crowd(dice: random.Random) -> tuple[Snapshot, UnderWay]:
     for name in names:
         objects += node(name, zone=dice.choice("ab"), started=dice.random() < 0.8)
         sizes = [dice.choice(["0.5", "1", "1.5"]) for _ in range(dice.randint(2, 8))]
-        picky = [{"nodeSelector": {"topology.kubernetes.io/zone": "a"}} if dice.random() < 0.3 else {} for _ in sizes]
+        picky = [dice.choice(_WISHES) for _ in sizes]
         objects += [pod(f"{name}-{i}", size, on=name, **picky[i]) for i, size in enumerate(sizes)]
     places = [Placement(node=dice.choice(names), pods=(f"default/l-{i}",)) for i in range(9)]
     return snapshot(*objects), UnderWay(placements=tuple(places))
@@ -108,6 +114,24 @@ def test_nodes_that_are_closed_or_full_are_passed_over_alike(monkeypatch: pytest
     shared = [_moves(seed) for seed in range(20)]
     monkeypatch.setattr(module, "_FEW", 10**6)
     assert shared == [_moves(seed) for seed in range(20)]
+
+
+def test_a_pod_that_drops_its_preference_leaves_the_others_their_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods with and without a preference take turns; a plan fills the first node, and all of them go to the second."""
+    objects = [pool(), *node("old", **LEAVING), *node("n1", cpu=8), *node("n2", cpu=8), *node("z", cpu=8)]
+    objects += [pod(f"l-{i:02}", "0.5", on="old") for i in range(15)]
+    objects += [pod(f"c-{i}", on="z", **(_PREFERS if i % 2 else {})) for i in range(4)]
+    plan = UnderWay(placements=(Placement(node="n1", pods=tuple(f"default/l-{i:02}" for i in range(15))),))
+
+    def moved() -> dict[str, str]:
+        seen = snapshot(*objects)
+        found = homes(simulate(seen, [seen.index["z"]], under_way=plan))
+        return {name: found[name] for name in ("c-0", "c-1", "c-2", "c-3")}
+
+    assert set(moved().values()) == {"n2"}
+    shared = moved()
+    monkeypatch.setattr(module, "_FEW", 10**6)
+    assert shared == moved()
 
 
 def test_pods_of_the_same_needs_share_their_nodes() -> None:

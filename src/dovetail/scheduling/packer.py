@@ -233,6 +233,9 @@ class Packer:
             cursors = self._cursors[mark] = [0] * len(buckets)
         if cursors[0] < 0:
             return -1
+        lane = self._shared_lanes.get(mark)
+        if lane is not None:  # its cursor counts in its own list, which may be shorter
+            buckets = [((), lane.nodes)]
         masks = self._open_domains(variant) if variant.zone_rules else ()
         best = -1
         for number, (places, nodes) in enumerate(buckets):
