@@ -156,3 +156,13 @@ def test_alarms_of_forgotten_nodes_are_cleared_out() -> None:
     for number in range(3000):
         timetable.soonest((_facts("a", 1, number % 12, "web"),), NOW, lambda facts: facts.times)
     assert len(timetable._alarms._heap) <= 1003
+
+
+def test_nodes_that_come_back_are_hidden_until_their_time() -> None:
+    """A view that is asked about earlier nodes again sets one alarm for each."""
+    hidden, one, two = Hidden(), _facts("a", 1, 1, "web"), _facts("b", 1, 0, "web")
+    both, fewer = Lineup.of([one, two]), Lineup.of([two])
+    for nodes in (both, fewer, both):
+        assert _names(hidden.of(nodes, NOW + minutes(2), lambda facts: facts.hidden_until)) == _names(nodes)
+    assert one.hidden_until is not None
+    assert _names(hidden.of(both, one.hidden_until, lambda facts: facts.hidden_until)) == ""

@@ -49,14 +49,14 @@ class _Alarms:
     def __init__(self) -> None:
         self._heap: list[tuple[datetime, int, NodeFacts]] = []
         self._numbers = count()
-        self._set: dict[int, None] = {}
+        self._set: dict[int, int] = {}
 
     def set(self, facts: NodeFacts, times: Sequence[datetime], now: datetime) -> None:
         """Set a node's alarm to the first of these times after now."""
-        self._set[id(facts)] = None
+        number = self._set[id(facts)] = next(self._numbers)
         when = min([when for when in times if when > now], default=None)
         if when is not None:
-            heappush(self._heap, (when, next(self._numbers), facts))
+            heappush(self._heap, (when, number, facts))
 
     def has(self, facts: NodeFacts) -> bool:
         """Return whether a node is known here."""
@@ -67,7 +67,7 @@ class _Alarms:
         for facts in gone:
             del self._set[id(facts)]
         if len(self._heap) > 2 * len(self._set) + _STALE_MAX:
-            self._heap = [entry for entry in self._heap if id(entry[2]) in self._set]
+            self._heap = [entry for entry in self._heap if self._set.get(id(entry[2])) == entry[1]]
             heapify(self._heap)
 
     def pop(self, now: datetime) -> Iterator[NodeFacts]:
@@ -77,7 +77,7 @@ class _Alarms:
 
     def soonest(self) -> datetime | None:
         """Return the time of the next alarm."""
-        while self._heap and id(self._heap[0][2]) not in self._set:
+        while self._heap and self._set.get(id(self._heap[0][2])) != self._heap[0][1]:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
