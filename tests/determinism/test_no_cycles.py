@@ -2,11 +2,19 @@
 
 import gc
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
 
+from dovetail.decide.decider import Decider
+from dovetail.model.settings import Search
 from dovetail.sim.run import add_controllers
 from dovetail.sim.scenarios.scenario import load_scenario
 from dovetail.sim.scenarios.stage import Stage
 from dovetail.sim.world.clock import MINUTE
+from tests.support.design_world import Town
+from tests.support.towns import KINDS
 
 
 def test_rounds_leave_no_reference_cycles() -> None:
@@ -19,11 +27,33 @@ def test_rounds_leave_no_reference_cycles() -> None:
     for host in hosts:
         host.start()
     world.run(scenario.warm_up + MINUTE)
+    with _no_garbage():
+        world.run(scenario.warm_up + 30 * MINUTE)
+        assert sum(host.engine.rounds for host in hosts) > 20
+
+
+def test_rounds_without_budget_leave_no_reference_cycles() -> None:
+    """The results of nodes that wait for a budget don't keep the round that made them."""
+    town = Town(*KINDS)
+    town.pool(disruption={"budgets": [{"nodes": "0"}]})
+    for at in range(4):
+        town.node(f"n{at}", "l")
+        town.pod(f"p{at}", f"n{at}", cpu="500m")
+    town.settings = replace(town.settings, search=Search.VALUE)
+    decider = Decider()
+    with _no_garbage():
+        for _ in range(3):
+            town.now += timedelta(minutes=1)
+            assert len(decider.round(town.question()).verdicts) == 4
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Check that nothing of Dovetail is left for the garbage collector."""
     gc.collect()
     gc.disable()
     try:
-        world.run(scenario.warm_up + 30 * MINUTE)
-        assert sum(host.engine.rounds for host in hosts) > 20
+        yield
         gc.set_debug(gc.DEBUG_SAVEALL)
         gc.collect()
         left = Counter(type(item).__qualname__ for item in gc.garbage if type(item).__module__.startswith("dovetail"))

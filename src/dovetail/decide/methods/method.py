@@ -138,11 +138,14 @@ class HeldBack(Mapping[str, GateResult]):
     """
 
     def __init__(self, context: RoundContext, method: Method, nodes: Sequence[NodeFacts]) -> None:
-        self._context, self._method, self._nodes = context, method, nodes
+        """Keep the result of each pool, but not the context: it may refer to this."""
+        pools = dict.fromkeys(facts.pool_name for facts in nodes)
+        self._said = {pool: budget_result(context, method, pool) for pool in pools}
+        self._nodes = nodes
 
     @cached
     def _found(self) -> dict[str, GateResult]:
-        return held_back(self._context, self._method, self._nodes)
+        return {facts.name: self._said[facts.pool_name] for facts in self._nodes}
 
     def __getitem__(self, node: str) -> GateResult:
         """Return the result of a node."""
@@ -159,9 +162,7 @@ class HeldBack(Mapping[str, GateResult]):
 
 def held_back(context: RoundContext, method: Method, nodes: Sequence[NodeFacts]) -> dict[str, GateResult]:
     """Build the results of nodes whose pool had no budget left for them."""
-    pools = dict.fromkeys(facts.pool_name for facts in nodes)
-    said = {pool: budget_result(context, method, pool) for pool in pools}
-    return {facts.name: said[facts.pool_name] for facts in nodes}
+    return dict(HeldBack(context, method, nodes))
 
 
 def with_budget(
