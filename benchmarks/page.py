@@ -30,8 +30,8 @@ def write_page(folder: Path) -> None:
         (
             "Made by `make bench`. Karpenter's columns are Karpenter v1.15.0's own packages on a machine like this one, as published with the benchmark clusters; "
             "the machines are shared and noisy, so read ratios, not digits. Each row is the best of several runs. `cpuSeconds`, and "
-            "all times of engine and simulator, are CPU seconds; `seconds` of `plan` is wall time on a machine with ten times more "
-            "to do than it has cores, and `timesFaster` there goes by CPU seconds. Modules are compiled before `plan` is timed.\n"
+            "all times of engine and simulator, are CPU seconds; `seconds` of `plan` is wall time, and `timesFaster` there goes by "
+            "CPU seconds. Modules are compiled before `plan` is timed.\n"
         ),
     ]
     for name, document in documents.items():
