@@ -66,61 +66,39 @@ class _Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """The inputs of all facts: the snapshot, pools, and planned nodes.
+    """The inputs of all facts: the mark of the snapshot, pools, and planned nodes.
 
     `leaving`: the nodes that commands remove. `nominated`: nodes and claims that pods are expected on. `events`: the
     last pod events that Dovetail saw itself, by node.
     """
 
-    snapshot: Snapshot
-    policies: Mapping[str, DisruptionPolicy]
-    leaving: Mapping[str, LeavingNode]
-    nominated: frozenset[str]
-    events: Mapping[str, datetime]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LastReading:
-    """What was read last: the facts in the order of the snapshot, and all nodes by name, if the scheduler sees all.
-
-    `snapshot`: its mark; the snapshot itself may be large.
-    """
-
-    snapshot: object
+    mark: object
     pools: Mapping[str, NodePool]
     policies: Mapping[str, DisruptionPolicy]
     leaving: Mapping[str, LeavingNode]
     nominated: frozenset[str]
     events: Mapping[str, datetime]
+
+    def has_the_same_rules(self, before: "Reading") -> bool:
+        """Return whether the nodes of both are under the same rules."""
+        return _are_the_same(self.pools, before.pools) and _are_the_same(self.policies, before.policies)
+
+    def planned_otherwise(self, before: "Reading") -> set[str]:
+        """Return the nodes and claims that commands do something else with, or whose last pod event is another."""
+        leaving = before.leaving
+        changed = {name for name, entry in self.leaving.items() if leaving.get(name) != entry}
+        changed.update(leaving.keys() - self.leaving.keys(), self.nominated ^ before.nominated)
+        changed.update(keys_changed(before.events, self.events))
+        return changed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LastReading:
+    """What was read last: the facts in the order of the snapshot, and all nodes by name, if the scheduler sees all."""
+
+    reading: Reading
     facts: list[NodeFacts]
     lineup: Lineup | None
-
-    @classmethod
-    def of(cls, reading: Reading, facts: list[NodeFacts], lineup: Lineup | None) -> "LastReading":
-        """Keep what the next reading is compared with."""
-        snapshot = reading.snapshot
-        return cls(
-            snapshot.mark,
-            snapshot.pools,
-            reading.policies,
-            reading.leaving,
-            reading.nominated,
-            reading.events,
-            facts,
-            lineup,
-        )
-
-    def has_the_rules_of(self, reading: Reading) -> bool:
-        """Return whether the nodes of both are under the same rules."""
-        return _are_the_same(self.pools, reading.snapshot.pools) and _are_the_same(self.policies, reading.policies)
-
-    def planned_otherwise(self, reading: Reading) -> set[str]:
-        """Return the nodes and claims that commands do something else with, or whose last pod event is another."""
-        leaving = self.leaving
-        changed = {name for name, entry in reading.leaving.items() if leaving.get(name) != entry}
-        changed.update(leaving.keys() - reading.leaving.keys(), reading.nominated ^ self.nominated)
-        changed.update(keys_changed(self.events, reading.events))
-        return changed
 
 
 def _are_the_same(some: Mapping[str, object], others: Mapping[str, object]) -> bool:
@@ -215,18 +193,20 @@ class FactsCache:
         for key in pdbs:
             self._under.setdefault(key, {})[node] = None
 
-    def last_facts(self, reading: Reading) -> tuple[LastReading, Edits, set[int]] | None:
+    def last_facts(self, reading: Reading, snapshot: Snapshot) -> tuple[LastReading, Edits, set[int]] | None:
         """Return what was read last, how nodes came and went since, and the places at which facts may be outdated.
 
         None if that is not known.
         """
-        last, snapshot = self._last, reading.snapshot
-        changes = None if last is None else snapshot.changes_since(last.snapshot)
-        if last is None or changes is None or snapshot.rows.has_namesakes or not last.has_the_rules_of(reading):
+        last = self._last
+        if last is None or snapshot.rows.has_namesakes or not reading.has_the_same_rules(last.reading):
             return None
-        edits, changed = changes
+        since = snapshot.changes_since(last.reading.mark)
+        if since is None:
+            return None
+        edits, changed = since
         index, name_of_claim = snapshot.index, snapshot.rows.name_of_claim
-        others = last.planned_otherwise(reading)
+        others = reading.planned_otherwise(last.reading)
         others.update([name_of_claim[name] for name in others if name in name_of_claim])
         for kept in (self._sums, self._nodes):
             if len(kept) != len(index):
@@ -235,7 +215,7 @@ class FactsCache:
 
     def keep_reading(self, reading: Reading, facts: list[NodeFacts], lineup: Lineup | None) -> None:
         """Cache all facts for the next round; `lineup`: all nodes by name, if the scheduler sees all of them."""
-        self._last = LastReading.of(reading, facts, lineup)
+        self._last = LastReading(reading, facts, lineup)
 
     def facts_of(self, inputs: Inputs) -> NodeFacts | None:
         """Return the facts cached for the same inputs, or None."""

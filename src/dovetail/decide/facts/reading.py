@@ -55,13 +55,14 @@ class Reader:
         Nodes that the scheduler does not see yet (their labels are not set) are included: they get a verdict.
         """
         reading = Reading(
-            snapshot=self.snapshot,
+            mark=self.snapshot.mark,
+            pools=self.pools,
             policies=self.policies,
             leaving=self.leaving,
             nominated=self.nominated,
             events=self.pod_events,
         )
-        known = None if self.memory is None else self.memory.last_facts(reading)
+        known = None if self.memory is None else self.memory.last_facts(reading, self.snapshot)
         if known is None:
             found, lineup = [self._facts(place) for place in range(len(self.snapshot.states))], None
         else:
