@@ -159,7 +159,7 @@ def test_guards_are_renewed() -> None:
     guards = Guards(old)
     assert guards.refusing == {}
     assert guards.over([_pod(WEB), _pod({"app": "db"}), _pod()]) == {"default/a", "default/b"}
-    fewer = guards.renewed([_pdb("a", _labels(app="web"), 0), old[1]])
+    fewer, _ = guards.renewed([_pdb("a", _labels(app="web"), 0), old[1]])
     assert fewer.veto(_pod(WEB), NOW) is not None
     assert {name: {key: set(values) for key, values in found.items()} for name, found in fewer.refusing.items()} == {
         "default": {"app": {"web"}}
@@ -171,5 +171,5 @@ def test_guards_are_renewed() -> None:
         [_pdb("a", _labels(app="x"), 0), old[1]],
         [_pdb("c", _labels(app="web"), 0), old[1]],
     ):
-        newer = guards.renewed(changed)
+        newer, _ = guards.renewed(changed)
         assert newer.over([_pod(WEB), _pod({"app": "db"})]) == Guards(changed).over([_pod(WEB), _pod({"app": "db"})])

@@ -5,11 +5,11 @@ Results that depend on time are kept until they expire, or not at all. The cache
 decide, above facts and pod_sums, below reading and the context.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from dovetail.decide.facts.drainability import Guards, pdb_key, turns
+from dovetail.decide.facts.drainability import Guards, pdb_key
 from dovetail.decide.facts.lineup import Lineup
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.pod_sums import PodSums
@@ -17,12 +17,11 @@ from dovetail.decide.facts.roster import Roster
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.listing import keys_changed
-from dovetail.model.objects import NodePool, Pod, PodDisruptionBudget
+from dovetail.model.objects import NodePool, Pod
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.evictions import ProtectionSpan, span_of
-from dovetail.scheduling.reading.changes import changes
 from dovetail.scheduling.reading.rows import Edits
 from dovetail.scheduling.snapshot import Snapshot
 
@@ -114,7 +113,6 @@ class FactsCache:
         self._nodes: dict[str, _Node] = {}
         self._here: Mapping[str, int] = {}
         self._under: dict[str, dict[str, None]] = {}
-        self._pdbs: Sequence[PodDisruptionBudget] = ()
         self._settings: Settings | None = None
         self._catalogue: Catalogue | None = None
         self._last: LastReading | None = None
@@ -126,23 +124,24 @@ class FactsCache:
 
         Also nodes on which a do-not-disrupt has expired since.
         """
-        catalogue, pdbs = snapshot.catalogue, snapshot.cluster.pdbs
+        catalogue = snapshot.catalogue
         settings = replace(settings, ties=0)  # random ties in simulations don't change facts
         if settings != self._settings or catalogue is not self._catalogue:
             self._nodes, self._last, self.roster = {}, None, Roster()
             if self._settings is None or settings.karpenter != self._settings.karpenter:
                 self._sums, self._under = {}, {}
         self._settings, self._catalogue = settings, catalogue
-        others, turned = self._look_at_pdbs(pdbs)
+        self.guards, found = self.guards.renewed(snapshot.cluster.pdbs)
         if snapshot.index is not self._here:
             self._here = snapshot.index
             for name in self._sums.keys() - self._here.keys():
                 self._drop_sums(name)
             for name in self._nodes.keys() - self._here.keys():
                 del self._nodes[name]
-        outdated = {name: None for key in turned for name in self._under.get(key, ())}
-        if others:
-            outdated.update((name, None) for name, kept in self._sums.items() if not kept.namespaces.isdisjoint(others))
+        outdated = {name: None for pdb in found.turned for name in self._under.get(pdb_key(pdb), ())}
+        if found.namespaces:
+            others = [name for name, kept in self._sums.items() if not kept.namespaces.isdisjoint(found.namespaces)]
+            outdated.update(dict.fromkeys(others))
         for name in outdated:
             self._drop_sums(name)
         for name in [name for name, span in self._timed.items() if not span.covers(snapshot.now)]:
@@ -156,23 +155,6 @@ class FactsCache:
             del nodes[node]
             if not nodes:
                 del self._under[key]
-
-    def _look_at_pdbs(self, pdbs: Sequence[PodDisruptionBudget]) -> tuple[set[str], list[str]]:
-        """Return the namespaces whose set of PDBs changed, and the PDBs that now refuse other evictions."""
-        gone, new = changes(self._pdbs, pdbs)
-        before = {pdb_key(pdb): pdb for pdb in gone}
-        others: set[str] = set()
-        turned = []
-        for pdb in new:
-            old = before.pop(pdb_key(pdb), None)
-            if old is None or old.spec != pdb.spec:
-                others.add(pdb.metadata.namespace)
-            elif turns(old, pdb):
-                turned.append(pdb_key(pdb))
-        others.update(pdb.metadata.namespace for pdb in before.values())
-        if pdbs is not self._pdbs:
-            self._pdbs, self.guards = pdbs, self.guards.renewed(pdbs)
-        return others, turned
 
     def sums_of(self, node: str, pods: tuple[Pod, ...]) -> PodSums | None:
         """Return the cached sums for exactly these pod objects, or None."""

@@ -114,25 +114,23 @@ class Guards:
         }
         return {key: left} if left else {}
 
-    def renewed(self, pdbs: Sequence[PodDisruptionBudget]) -> "Guards":
-        """Return the guards of newer PDBs; if only their status changed, the compiled selectors are kept."""
-        gone, new = changes(self._pdbs, pdbs)
-        before = {pdb_key(pdb): pdb for pdb in gone}
-        pairs = [(before.pop(pdb_key(pdb), None), pdb) for pdb in new]
-        if before or not all(old is not None and old.spec == pdb.spec for old, pdb in pairs):
-            return Guards(pdbs)
+    def renewed(self, pdbs: Sequence[PodDisruptionBudget]) -> "tuple[Guards, PdbChanges]":
+        """Return the guards of newer PDBs, and what changed; if that is only status, compiled selectors are kept."""
+        found = _compare(self._pdbs, pdbs)
+        if found.namespaces:
+            return Guards(pdbs), found
         other = copy(self)
         other._pdbs = pdbs
-        other._allowed = {**self._allowed, **{pdb_key(pdb): pdb.status.disruptions_allowed for pdb in new}}
-        turned = [pdb for old, pdb in pairs if old is not None and turns(old, pdb)]
+        other._allowed = {**self._allowed, **{pdb_key(pdb): pdb.status.disruptions_allowed for pdb in found.new}}
         other.refusing = {**self.refusing}
-        for namespace in dict.fromkeys(pdb.metadata.namespace for pdb in turned if pdb.spec.selector is not None):
-            found = other._may_refuse(self._by_label[namespace])
-            if found:
-                other.refusing[namespace] = found
+        turned = [pdb for pdb in found.turned if pdb.spec.selector is not None]
+        for namespace in dict.fromkeys(pdb.metadata.namespace for pdb in turned):
+            refusing = other._may_refuse(self._by_label[namespace])
+            if refusing:
+                other.refusing[namespace] = refusing
             else:
                 other.refusing.pop(namespace, None)
-        return other
+        return other, found
 
     def _add(self, pdb: PodDisruptionBudget) -> None:
         spec, namespace = pdb.spec, pdb.metadata.namespace
@@ -187,9 +185,30 @@ def pdb_key(pdb: PodDisruptionBudget) -> str:
     return f"{pdb.metadata.namespace}/{pdb.metadata.name}"
 
 
-def turns(one: PodDisruptionBudget, other: PodDisruptionBudget) -> bool:
-    """Return whether a newer state of a PDB starts or stops refusing evictions: what it allows matters only at 0."""
-    return (one.status.disruptions_allowed == 0) != (other.status.disruptions_allowed == 0)
+class PdbChanges(msgspec.Struct, frozen=True):
+    """How PDBs differ from earlier ones: new objects, namespaces in which the set of PDBs or a spec is another.
+
+    `turned`: those that started or stopped refusing evictions; what a PDB allows matters only when it is 0.
+    """
+
+    new: list[PodDisruptionBudget]
+    namespaces: set[str]
+    turned: list[PodDisruptionBudget]
+
+
+def _compare(before: Sequence[PodDisruptionBudget], after: Sequence[PodDisruptionBudget]) -> PdbChanges:
+    gone, new = changes(before, after)
+    old = {pdb_key(pdb): pdb for pdb in gone}
+    namespaces: set[str] = set()
+    turned = []
+    for pdb in new:
+        was = old.pop(pdb_key(pdb), None)
+        if was is None or was.spec != pdb.spec:
+            namespaces.add(pdb.metadata.namespace)
+        elif (was.status.disruptions_allowed == 0) != (pdb.status.disruptions_allowed == 0):
+            turned.append(pdb)
+    namespaces.update(pdb.metadata.namespace for pdb in old.values())
+    return PdbChanges(new, namespaces, turned)
 
 
 def _would_be_evicted(pod: Pod, now: datetime) -> bool:
