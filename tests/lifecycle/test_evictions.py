@@ -16,12 +16,13 @@ IN_ORDER = replace(CALM, evictions_in_order=True)
 
 
 def _pod(world: World, name: str, cpu: str, node: str = "a", *, owner: str = "ReplicaSet", **parts: Any) -> None:
+    uid = f"of-{parts.pop('of', name)}"
     tree = {
         "metadata": {
             "name": name,
             "namespace": "default",
             "annotations": parts.pop("annotations", {}),
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": owner, "name": f"of-{name}", "uid": f"of-{name}"}],
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": owner, "name": uid, "uid": uid}],
         },
         "spec": {
             "nodeName": node,
@@ -66,6 +67,42 @@ def test_pods_that_ask_for_certain_nodes_come_before_all_others() -> None:
     _pod(world, "picky", "200m", nodeSelector={"disk": "ssd"})
     Driver(world, engine_for(IN_ORDER)).begin().run(100)
     assert world.evicted == ["picky", "large", "medium", "small"]
+
+
+def test_a_pod_that_has_a_node_at_once_lets_the_next_follow_at_once() -> None:
+    """The next eviction follows the moment the new pod is bound, not at the next look."""
+    world = _world()
+    world.bind_seconds = 0.125
+    driver = Driver(world, engine_for(IN_ORDER)).begin().run(60)
+    evictions = _times(driver, EvictPod)
+    assert [later - sooner for sooner, later in itertools.pairwise(evictions)] == [0.125, 0.125]
+    assert world.evicted == ["large", "medium", "small"]
+    assert driver.ends() == ["done"]
+
+
+def test_pods_that_were_there_before_do_not_count_as_the_evicted_one() -> None:
+    """Other pods of the same owner don't end the wait, even when one of them changes: the new one has no node yet."""
+    world = _world()
+    world.bind_seconds = 0.75
+    _pod(world, "sibling", "8", "rest", of="large")
+    [sibling] = [pod for pod in world.all(Pod) if pod.metadata.name == "sibling"]
+    driver = Driver(world, engine_for(IN_ORDER)).begin()
+    while not world.evicted:
+        driver.run(0.25)
+    world.put(sibling)
+    driver.run(0.25)
+    assert world.evicted == ["large"]
+    driver.run(1)
+    assert world.evicted[:2] == ["large", "medium"]
+
+
+def test_a_pod_that_is_not_replaced_is_waited_for_a_second() -> None:
+    """A pod whose owner makes no new one delays the next eviction by a second."""
+    world = _world()
+    world.comes_again = False
+    driver = Driver(world, engine_for(IN_ORDER)).begin().run(60)
+    evictions = _times(driver, EvictPod)
+    assert [later - sooner for sooner, later in itertools.pairwise(evictions)] == [1.0, 1.0]
 
 
 def test_a_pod_that_finds_no_node_is_waited_for_a_short_time_only() -> None:

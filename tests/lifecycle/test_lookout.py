@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from dovetail.lifecycle.commands.attempts import SECOND
-from dovetail.lifecycle.commands.command_run import LINGER, Run
+from dovetail.lifecycle.commands.command_run import LINGER, Evicted, Run
 from dovetail.lifecycle.commands.lookout import ALWAYS, Lookout
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import Candidate
 from dovetail.lifecycle.store import Store
 from dovetail.model.command import Action, Method
-from dovetail.model.objects import NodeClaim
+from dovetail.model.objects import NodeClaim, Pod
 
 NOW = datetime(2026, 5, 13, tzinfo=UTC)
 LOOKED_AT = 1000 * SECOND
@@ -124,6 +124,22 @@ def test_phases_in_which_pods_count(phase: Phase) -> None:
     lookout = _looked_at(run, store)
     found = lookout.chosen({run.id: run}, LOOKED_AT + 1, something_happened=False)
     assert found == ([run] if phase is Phase.FOUND else [])
+
+
+@pytest.mark.parametrize(
+    ("owner", "node", "wakes"), [("o-1", "n", True), ("o-2", "n", True), ("o-3", "n", False), ("o-1", "", False)]
+)
+@pytest.mark.parametrize("phase", [Phase.EVICTING, Phase.DRAINING])
+def test_the_pod_that_the_next_eviction_waits_for(owner: str, node: str, wakes: bool, phase: Phase) -> None:
+    """A pod that has a node wakes the command that evicted a pod of the same owner, until the evictions are over."""
+    run, store = _run(phase), _store()
+    run.evicted_last = Evicted("c1/evict/default/p/u", LOOKED_AT, ("o-1", "o-2"), frozenset())
+    lookout = _looked_at(run, store)
+    tree = {"metadata": {"name": "p", "ownerReferences": [{"uid": owner}]}, "spec": {"nodeName": node}}
+    pod = msgspec.convert(tree, Pod)
+    assert lookout.pod_changed(pod) == (wakes and phase is Phase.EVICTING)
+    lookout.forget(run.id)
+    assert not lookout.pod_changed(pod)
 
 
 def test_news_wait_until_they_are_asked_for() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from dovetail.lifecycle.commands import evictions, flight, resume, steps, surging
 from dovetail.lifecycle.commands.attempts import SECOND
+from dovetail.lifecycle.commands.command_run import Evicted
 from dovetail.lifecycle.commands.last_look import objection
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import (
@@ -102,37 +103,48 @@ def test_when_evictions_come_first(method: Method, evicts: bool, pods: bool, wan
 
 
 @pytest.mark.parametrize(
-    ("waited", "answer", "pending", "landed"),
+    ("waited", "answer", "bound", "pending", "landed"),
     [
-        (0, None, "", False),
-        (5999, None, "", False),
-        (6000, None, "", True),
-        (999, "", "", False),
-        (1000, "", "", True),
-        (1000, "", "rs", False),
-        (1000, "", "other", True),
-        (5999, "", "rs", False),
-        (6000, "", "rs", True),
-        (0, Failure.THROTTLED, "rs", True),
+        (0, None, "", "", False),
+        (5999, None, "rs", "", False),
+        (6000, None, "", "", True),
+        (999, "", "", "", False),
+        (999, "", "other", "", False),
+        (0, "", "rs", "", True),
+        (999, "", "rs", "rs", False),
+        (999, "", "rs", "other", True),
+        (1000, "", "", "", True),
+        (1000, "", "", "rs", False),
+        (1000, "", "", "other", True),
+        (5999, "", "", "rs", False),
+        (6000, "", "", "rs", True),
+        (0, Failure.THROTTLED, "", "rs", True),
     ],
 )
-def test_when_the_next_pod_goes(waited: int, answer: Failure | str | None, pending: str, landed: bool) -> None:
-    """The next pod goes after one to six seconds, or at once after a refusal."""
+def test_when_the_next_pod_goes(
+    waited: int, answer: Failure | str | None, bound: str, pending: str, landed: bool
+) -> None:
+    """The next pod goes when a new one of the owner is bound, after one to six seconds, or at once after a refusal."""
     made = run("a", phase=Phase.EVICTING, phase_since=10 * SECOND)
     first = pod("x", "a")
     answered(made, evictions.evict_id(made, first), answer)
-    evictions.note(made, first, 10 * SECOND)
-    items = [pod("y", "a"), *([pod("w", "", pending)] if pending else []), pod("v", "", "third")]
+    evictions.note(made, first, view(first, pod("y", "a"), pod("old", "b"), elapsed=10 * SECOND))
+    evicted = made.evicted_last
+    assert evicted == Evicted("mine/evict/d/x/x", 10 * SECOND, ("rs",), frozenset({"x", "y", "old"}))
+    items = [pod("y", "a"), pod("old", "b"), pod("v", "", "third")]
+    items += [pod("w", "", pending)] if pending else []
+    items += [pod("new", "b", bound)] if bound else []
     seen = view(*items, elapsed=10 * SECOND + waited * SECOND // 1000, evicts=True)
     found = evictions.next_pod(made, seen)
     assert (found is not None) == landed
     asked = steps.instructions(made, seen)
     assert [type(order) for order in asked] == ([EvictPod] if landed else [])
     if landed:
-        assert made.evicted_last == ("mine/evict/d/y/y", seen.elapsed, ("rs",))
+        siblings = frozenset(item.metadata.uid for item in seen.store.pods_owned_by("rs"))
+        assert made.evicted_last == Evicted("mine/evict/d/y/y", seen.elapsed, ("rs",), siblings)
     assert evictions.is_over(made, seen) is False
     alone = view(*items[1:], elapsed=seen.elapsed, evicts=True)
-    last = replace(made, evicted_last=(evictions.evict_id(made, first), 10 * SECOND, ("rs",)))
+    last = replace(made, evicted_last=evicted)
     assert evictions.is_over(last, alone) == landed
 
 
@@ -143,7 +155,7 @@ def test_evictions_end_with_the_patience_or_the_right() -> None:
     assert evictions.is_over(made, view(pod("y", "a"), elapsed=190 * SECOND))
     answered(made, "mine/evict/d/y/y", Failure.FORBIDDEN)
     assert evictions.is_over(made, view(pod("x", "a"), elapsed=10 * SECOND))
-    unasked = run("a", phase=Phase.EVICTING, evicted_last=("unknown", 0, ()))
+    unasked = run("a", phase=Phase.EVICTING, evicted_last=Evicted("unknown", 0, (), frozenset()))
     assert evictions.next_pod(unasked, view(pod("y", "a"))) is not None
 
 

@@ -10,6 +10,7 @@ import pytest
 from dovetail.lifecycle.commands import signals, steps
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import (
+    Evicted,
     Run,
 )
 from dovetail.lifecycle.commands.machine import Phase, Signal, Step
@@ -248,7 +249,7 @@ def test_which_replacement_a_roll_back_keeps(conditions: list[Any], moved: str, 
     """A rollback keeps a ready replacement that may have pods, and clears its record."""
     made = run("a", phase=Phase.ROLLING_BACK, replacements=("r",))
     if moved == "evicted":
-        made.evicted_last = ("x", 0, ())
+        made.evicted_last = Evicted("x", 0, (), frozenset())
     if moved.startswith("surge"):
         answered(made, "mine/surge/d/app", "" if moved == "surged" else Failure.REFUSED)
     items = [node("a"), claim("r", of="mine", conditions=conditions)]

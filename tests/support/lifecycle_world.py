@@ -179,6 +179,7 @@ class World:
     evicted: list[str] = field(default_factory=list)
     bind_seconds: float | None = 1.0
     bind_to: str = "rest"
+    comes_again: bool = True
     serial: int = 0
     fail: Callable[[Instruction], Failure | None] = lambda instruction: None
 
@@ -286,11 +287,13 @@ class World:
         return ""
 
     def evict(self, namespace: str, name: str) -> None:
-        """Remove a pod from its node; its owner creates another, which is bound after a while, or never."""
+        """Remove a pod from its node; its owner creates another, if any, which is bound after a while, or never."""
         pod = self.objects["Pod", namespace, name]
         assert isinstance(pod, Pod)
         self.evicted.append(name)
         self.drop("Pod", name, namespace)
+        if not self.comes_again:
+            return
         fresh = msgspec.structs.replace(pod.metadata, name=f"{name}-again", uid="", creation_timestamp=None)
         waiting = msgspec.structs.replace(pod, metadata=fresh, spec=msgspec.structs.replace(pod.spec, node_name=""))
         stored = self.put(msgspec.structs.replace(waiting, status=PodStatus(phase="Pending")))

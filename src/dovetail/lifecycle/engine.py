@@ -271,6 +271,8 @@ class Engine:
         self._changed(item)
         if state.is_synced and isinstance(item, Pod):
             state.pod_events.note(known, item, state.elapsed)
+            if self._commands.lookout.pod_changed(item):
+                return _Stir.ALL
         return self._stir(type(item))
 
     def _vanish(self, event: ObjectVanished) -> "_Stir":

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
 from dovetail.lifecycle.commands.machine import TERMINAL, Phase, Signal
 from dovetail.lifecycle.commands.records import (
@@ -29,7 +31,7 @@ from dovetail.model.objects import Node, NodeClaim, NodePool, condition, is_true
 from dovetail.model.timing.duration import format_duration
 
 EVICTION_LOOK: Final = SECOND // 2
-"""How often the way of an evicted pod is looked at."""
+"""How often the way of an evicted pod is looked at when no pod of its owners gets a node."""
 _NOT_LAUNCHED_YET: Final = (None, "", "AwaitingReconciliation", "Launching")
 """Reasons of a condition Launched that is not True while the launch is in progress."""
 LINGER: Final = 60 * SECOND
@@ -54,6 +56,16 @@ class View:
     """How long the drain of a node that is repaired may take; None: as long as its claim allows (spec section 19)."""
     surging_sets: Callable[[], tuple[tuple[str, str], ...]] = tuple
     """The ReplicaSets, by namespace and name, whose pods leave by a rolling update (spec section 20)."""
+
+
+class Evicted(msgspec.Struct, frozen=True):
+    """The pod that a command evicted last: its eviction, when, its owners, and which pods they had then."""
+
+    ident: str
+    at: int
+    owners: tuple[str, ...]
+    siblings: frozenset[str]
+    """By uid; any other pod of these owners came after the eviction."""
 
 
 class _Plan:
@@ -95,7 +107,7 @@ class Run:
     claim_gone_at: dict[str, int] = field(default_factory=dict)
     looked_at: int = 0
     to_evict: dict[str, None] | None = None
-    evicted_last: tuple[str, int, tuple[str, ...]] | None = None
+    evicted_last: Evicted | None = None
     verdict: Signal | None = None
     history: list[tuple[Phase, Signal]] = field(default_factory=list)
     _plan: "_Plan | None" = field(default=None, init=False, repr=False)

@@ -2,14 +2,15 @@
 
 Spec section 24. The plan packs pods largest first, but a drain evicts all at once, and then small pods may take the
 places of large ones. So the pods of a command's nodes are evicted one by one, the largest first; the next one follows
-when the previous one is bound again or a short time has passed. Karpenter drains whatever is refused, and whatever is
-left when the time is over. Sits in lifecycle, below `steps` and `signals`.
+when the previous one is bound again or a short time has passed. The first new pod of its owner that has a node counts
+as the previous one (`Lookout` makes the command look at once); a pod without a successor delays little. Karpenter
+drains whatever is refused, and whatever is left when the time is over. Sits in lifecycle, below `steps` and `signals`.
 """
 
 from typing import Final
 
 from dovetail.lifecycle.commands.attempts import SECOND
-from dovetail.lifecycle.commands.command_run import Run, View
+from dovetail.lifecycle.commands.command_run import Evicted, Run, View
 from dovetail.lifecycle.messages import Failure
 from dovetail.model import names
 from dovetail.model.command import Method
@@ -18,7 +19,7 @@ from dovetail.scheduling.pods.pod import is_reschedulable
 from dovetail.scheduling.pods.requests import pod_requests
 
 LEAST_WAIT: Final = SECOND
-"""How long a pod's successor may take to be seen."""
+"""How long a pod's successor may take to be seen. One that has a node sooner ends the wait."""
 SHORT_TIME: Final = 6 * SECOND
 """How long the next eviction waits for a pod that finds no node."""
 PATIENCE: Final = 180 * SECOND
@@ -77,24 +78,28 @@ def next_pod(run: Run, view: View) -> Pod | None:
     return left[0] if left else None
 
 
-def note(run: Run, pod: Pod, elapsed: int) -> None:
-    """Remember which pod was evicted last, and whose it is."""
-    owners = [owner.uid for owner in pod.metadata.owner_references]
-    run.evicted_last = (evict_id(run, pod), elapsed, tuple(owners))
+def note(run: Run, pod: Pod, view: View) -> None:
+    """Remember which pod was evicted last, and which pods its owners have now."""
+    owners = tuple([owner.uid for owner in pod.metadata.owner_references])
+    siblings = frozenset(other.metadata.uid for uid in owners for other in view.store.pods_owned_by(uid))
+    run.evicted_last = Evicted(evict_id(run, pod), view.elapsed, owners, siblings)
 
 
 def _has_landed(run: Run, view: View) -> bool:
     """Return whether the next eviction may follow: the last pod is bound again, refused, or took too long."""
-    if run.evicted_last is None:
+    last = run.evicted_last
+    if last is None:
         return True
-    ident, since, owners = run.evicted_last
-    attempt = run.attempts.get(ident)
-    waited = view.elapsed - since
+    attempt = run.attempts.get(last.ident)
+    waited = view.elapsed - last.at
     if waited >= SHORT_TIME or attempt is None or attempt.failure is not None:
         return True
-    if not attempt.succeeded or waited < LEAST_WAIT:
+    if not attempt.succeeded:
         return False
-    return not any(owner.uid in owners for pod in view.store.pending_pods() for owner in pod.metadata.owner_references)
+    if any(owner.uid in last.owners for pod in view.store.pending_pods() for owner in pod.metadata.owner_references):
+        return False
+    owned = (pod for uid in last.owners for pod in view.store.pods_owned_by(uid))
+    return waited >= LEAST_WAIT or any(pod.metadata.uid not in last.siblings for pod in owned)
 
 
 def is_over(run: Run, view: View) -> bool:

@@ -2,7 +2,8 @@
 
 A large cluster has hundreds of commands under way, and an event concerns one or two of them. What moves a command on is
 read off its own objects, its pools, the answers to its instructions and the time (`signals`, `steps`), so as long as
-none of that is new, a look would find nothing. Pods count only in two phases, in which a command is always looked at.
+none of that is new, a look would find nothing. Pods count only in two phases, in which a command is always looked at;
+the pod that it waits for to evict the next one makes it look at once.
 Decides nothing about commands. Sits in lifecycle, above `command_run`, below the command runner.
 """
 
@@ -13,7 +14,7 @@ from typing import Final
 from dovetail.lifecycle.commands.command_run import LINGER, Run
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.store import Store
-from dovetail.model.objects import NodeClaim
+from dovetail.model.objects import NodeClaim, Pod
 
 ALWAYS: Final = (Phase.FOUND, Phase.SURGING, Phase.EVICTING)
 """Phases in which more than its own objects decides how a command goes on."""
@@ -32,12 +33,22 @@ class Lookout:
         self._lingers: dict[str, int] = {}
         self._always: dict[str, None] = {}
         self._by_name: dict[str, dict[str, None]] = {}
+        self._owners: dict[str, dict[str, None]] = {}
+        self._owners_of: dict[str, tuple[str, ...]] = {}
         self._new: dict[str, None] = {}
         self._all_are_new = True
 
     def object_changed(self, name: str) -> None:
         """Note that a Node or a NodeClaim of that name is new, different or gone."""
         self._new |= self._by_name.get(name, {})
+
+    def pod_changed(self, pod: Pod) -> bool:
+        """Note that a pod is new or different; return whether a command waits for a pod of its owners to get a node."""
+        if not self._owners or not pod.spec.node_name:
+            return False
+        found = [ident for owner in pod.metadata.owner_references for ident in self._owners.get(owner.uid, ())]
+        self._new |= dict.fromkeys(found)
+        return bool(found)
 
     def is_new_for(self, ident: str) -> None:
         """Note that something is new for a command: an instruction was answered, or asked for."""
@@ -98,6 +109,10 @@ class Lookout:
             self._lingers[run.id] = min(lingers)
         if run.phase in ALWAYS:
             self._always[run.id] = None
+        if run.phase is Phase.EVICTING and run.evicted_last is not None:
+            self._owners_of[run.id] = run.evicted_last.owners
+            for uid in run.evicted_last.owners:
+                self._owners.setdefault(uid, {})[run.id] = None
         for name in names:
             self._by_name.setdefault(name, {})[run.id] = None
 
@@ -120,8 +135,9 @@ class Lookout:
     def _forget_objects(self, ident: str) -> None:
         for kept in (self._lingers, self._always):
             kept.pop(ident, None)
-        for name in self._names.pop(ident, ()):
-            runs = self._by_name[name]
-            runs.pop(ident, None)
-            if not runs:
-                del self._by_name[name]
+        for listed, keys in ((self._by_name, self._names), (self._owners, self._owners_of)):
+            for key in keys.pop(ident, ()):
+                runs = listed[key]
+                runs.pop(ident, None)
+                if not runs:
+                    del listed[key]

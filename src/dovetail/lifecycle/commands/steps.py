@@ -240,7 +240,7 @@ def _next_eviction(run: Run, view: View) -> list[Instruction]:
         return []
     ident, meta = evictions.evict_id(run, pod), pod.metadata
     run.attempts.ask(ident, view.elapsed)
-    evictions.note(run, pod, view.elapsed)
+    evictions.note(run, pod, view)
     return [EvictPod(id=ident, command_id=run.id, namespace=meta.namespace, name=meta.name, uid=meta.uid)]
 
 
