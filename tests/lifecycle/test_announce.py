@@ -129,11 +129,31 @@ def verdict(node: str, pool: str = "web", gate: str = "budget") -> NodeVerdict:
 def test_events_only_for_nodes_of_managed_pools() -> None:
     """Nodes of unmanaged pools get no DisruptionBlocked event; their verdicts are still counted."""
     announcer = Announcer(manages=lambda pool: pool == "web")
-    found = Found(verdicts=(verdict("n1"), verdict("n2", "other"), verdict("n3", "")))
+    found = Found(verdicts=(verdict("n1", gate="pdb"), verdict("n2", "other", "pdb"), verdict("n3", "", "pdb")))
     said = announcer.announce(found, 0, publishes=True)
     assert [item.name for item in said if isinstance(item, PublishEvent)] == ["n1"]
     pools = [dict(item.figures)["pool"] for item in said if isinstance(item, Report)]
     assert pools == ["", "other", "web"]
+
+
+@pytest.mark.parametrize("gate", ["budget", "window", "health"])
+def test_what_holds_a_whole_pool_is_one_event_on_the_pool(gate: str) -> None:
+    """Nodes held by something of their pool get no event; the pool gets one, and another when it is held anew."""
+    announcer = Announcer(0, manages=lambda pool: pool in ("web", "batch"))
+    held = [
+        verdict(name, pool, gate) for name, pool in [("n1", "web"), ("n2", "web"), ("n3", "batch"), ("n4", "other")]
+    ]
+    free = tuple(verdict(item.node, item.node_pool, "eligible") for item in held)
+    said = []
+    for at, verdicts in enumerate([tuple(held), tuple(reversed(held)), free, tuple(held[:1])]):
+        said += [(at, item) for item in announcer.announce(Found(verdicts=verdicts), at * SECOND, publishes=True)]
+    events = [(at, item.kind, item.name, item.message) for at, item in said if isinstance(item, PublishEvent)]
+    message = f"{gate}: No budget."
+    assert events == [
+        (0, "NodePool", "batch", message),
+        (0, "NodePool", "web", message),
+        (3, "NodePool", "web", message),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +167,7 @@ def test_events_only_for_nodes_of_managed_pools() -> None:
         (("nominated", "consolidate-after", "eligible", "nominated"), []),
         (("price", "eligible", "marked-for-deletion"), ["price"]),
         (("price", "eligible", "price"), ["price", "price"]),
-        (("budget", "price", "budget"), ["budget", "price", "budget"]),
+        (("pdb", "price", "pdb"), ["pdb", "price", "pdb"]),
     ],
 )
 def test_waits_that_end_by_themselves_are_no_event(gates: tuple[str, ...], told: list[str]) -> None:

@@ -52,6 +52,8 @@ _PASSING: Final = (
 
 Where pods come and go, each of them would otherwise be an event on a node, with other seconds every time.
 """
+_OF_POOLS: Final = (Gate.BUDGET, Gate.WINDOW, Gate.HEALTH)
+"""What holds all nodes of a pool at once. It is one event on the pool, as Karpenter has it, not one on every node."""
 _CONSOLIDATION: Final = (Method.EMPTY, Method.MULTI_NODE, Method.SINGLE_NODE)
 _DEFAULT_POLICY: Final = "WhenEmptyOrUnderutilized"
 _ATTODOLLARS: Final = 10**18
@@ -150,6 +152,7 @@ class Announcer:
         self._vanished: dict[str, None] = {}
         self._published: frozenset[BriefVerdict] = frozenset()
         self._verdicts: dict[str, str] = {}
+        self._held_pools: dict[str, str] = {}
         self._counts: dict[str, tuple[tuple[str, int], ...]] = {}
         self._budgets: dict[tuple[str, str], tuple[int, int, int]] = {}
         self._warned: dict[str, None] = {}
@@ -289,11 +292,21 @@ class Announcer:
             self._verdicts[entry.node] = entry.verdict
             if not entry.node_pool or not self._manages(entry.node_pool):
                 continue  # the controller that manages that pool reports why its nodes stay
-            if entry.verdict not in (ELIGIBLE, known):
+            if entry.verdict not in (ELIGIBLE, known, *_OF_POOLS):
                 events.append(
                     publish("Node", entry.node, "DisruptionBlocked", f"{entry.verdict}: {result.why(entry.node)}")
                 )
-        return events
+        return [*self._pools_held(result), *events]
+
+    def _pools_held(self, result: Decision) -> Iterator[PublishEvent]:
+        """Yield an event for every pool that something else holds as a whole than at the last verdicts."""
+        first = {entry.node_pool: entry for entry in reversed(result.brief_verdicts) if entry.verdict in _OF_POOLS}
+        held = {pool: entry.verdict for pool, entry in sorted(first.items()) if pool and self._manages(pool)}
+        before, self._held_pools = self._held_pools, held
+        for pool, verdict in held.items():
+            if before.get(pool) != verdict:
+                why = result.why(first[pool].node)
+                yield publish("NodePool", pool, "DisruptionBlocked", f"{verdict}: {why}")
 
 
 def _one_batch(blocked: Iterable[BlockedMove]) -> Iterator[BlockedMove]:
