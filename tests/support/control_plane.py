@@ -42,7 +42,7 @@ class ControlPlaneError(Exception):
 def assets_folder() -> Path:
     """Return the folder that should hold the programs."""
     named = os.environ.get("KUBEBUILDER_ASSETS")
-    return Path(named) if named else ROOT / ".assets"
+    return Path(named).resolve() if named else ROOT / ".assets"
 
 
 def missing(programs: Sequence[str] = PROGRAMS) -> list[str]:
