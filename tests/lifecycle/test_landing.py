@@ -1,7 +1,7 @@
 """The pause that ends when the pods have landed (spec section 25)."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -11,10 +11,11 @@ from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import Candidate
 from dovetail.lifecycle.memory.landing import Landing
 from dovetail.lifecycle.messages import DeleteNodeClaim, Failure
+from dovetail.lifecycle.reports import CommandAdvanced
 from dovetail.lifecycle.store import Store
 from dovetail.model.command import Action, Method
 from dovetail.model.objects import Pod, ReplicaSet
-from dovetail.model.settings import Stabilization, StabilizationEnds
+from dovetail.model.settings import Settings, Stabilization, StabilizationEnds
 from tests.support.lifecycle_world import CALM, Driver, World, engine_for
 
 MINUTE = 60 * 10**9
@@ -99,6 +100,26 @@ def test_the_pause_ends_when_pods_have_landed(
 def test_the_window_stays_the_default() -> None:
     """Without the setting the pause lasts five minutes."""
     assert _until_the_next(WINDOW, comes=1, ready=2) >= 300
+
+
+@pytest.mark.parametrize(
+    ("settings", "sooner"), [(WINDOW, ""), (LANDED, " or until the moved pods have landed")], ids=["window", "landed"]
+)
+def test_a_command_that_must_wait_says_until_when(settings: Settings, sooner: str) -> None:
+    """A command whose validation falls into the pause is refused, with the time at which the pause ends."""
+    world = World(drain_seconds=0)
+    world.add_pool()
+    world.add_node("a", want="cost-delete")
+    driver = Driver(world, engine_for(settings)).begin().run(5)
+    world.add_node("b", want="cost-delete")
+    driver.send(world.changes.pop())
+    driver.run(40)
+    assert driver.ends() == ["done", "refused"]
+    whys = [item.why for item in driver.reports("command") if isinstance(item, CommandAdvanced) and item.why]
+    done = next(at for at, item in driver.log if isinstance(item, CommandAdvanced) and item.phase is Phase.DONE)
+    until = (done + timedelta(minutes=5)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    after = "an action of method singleNode in NodePool web"
+    assert whys == [f"cost actions in all pools wait until {until}{sooner}, after {after}"]
 
 
 def test_a_command_that_moved_nothing_is_not_waited_for() -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from dovetail.decide.gates.price_refusals import Refusal
+from dovetail.decide.words import clock
 from dovetail.lifecycle.announce import command_event, command_report
 from dovetail.lifecycle.commands import flight, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
@@ -208,8 +209,11 @@ class CommandRunner:
         state.promise(run)
         if run.method in COST_METHODS and state.settings.rules.remembers_regrowth:
             state.regrowth.begin(run, state.store)
-            if state.settings.stabilization_ends is StabilizationEnds.LANDED:
+            if self._pause_ends_on_landing():
                 state.landing.begin(run, state.store)
+
+    def _pause_ends_on_landing(self) -> bool:
+        return self._state.settings.stabilization_ends is StabilizationEnds.LANDED
 
     def _validate(self, run: Run) -> None:
         """Check a command again on fresh state (spec section 9)."""
@@ -218,7 +222,8 @@ class CommandRunner:
         held = state.cost_held_until() if run.method in COST_METHODS else None
         if held is not None:
             after = state.pacing.settles_by(state.elapsed)
-            why = f"cost actions in all pools wait until {held.isoformat()}{', after ' + after if after else ''}"
+            sooner = " or until the moved pods have landed" if self._pause_ends_on_landing() else ""
+            why = f"cost actions in all pools wait until {clock(held)}{sooner}{', after ' + after if after else ''}"
             run.verdict, run.why = Signal.VALIDATION_REFUSED, why
             return
         question = state.question(without=run.id, beside=self._to_come_again())
