@@ -16,7 +16,7 @@ def _pod(number: int, phase: str = "") -> Pod:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_each_object_is_where_its_listing_says(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After few or many changes, an object with a previous position is the same object, and others are new."""
+    """After few or many changes, an object with a previous position is the same object, and others are new or gone."""
     monkeypatch.setattr("dovetail.lifecycle.column._MOVED_MAX", 4)
     dice, store = Random(seed), Store()
     before = store.cluster().pods
@@ -38,6 +38,8 @@ def test_each_object_is_where_its_listing_says(seed: int, monkeypatch: pytest.Mo
             assert after.since is before.mark
             for pod, place in zip(after, after.origin, strict=True):
                 assert (before[place] is pod) if place >= 0 else all(pod is not other for other in before)
+            assert list(map(id, after.gone)) == [id(pod) for pod in before if all(pod is not other for other in after)]
+            assert list(map(id, after.new)) == [id(pod) for pod in after if all(pod is not other for other in before)]
         before = after
 
 

@@ -101,6 +101,25 @@ def test_rows_that_follow_equal_rows_that_are_new(
             assert list(map(id, states)) == list(map(id, rows.states))
 
 
+@given(st.lists(_CHANGE, max_size=4), st.lists(_CHANGE, max_size=4))
+def test_rows_can_be_followed_twice(
+    first: list[tuple[str, str, str, str]], second: list[tuple[str, str, str, str]]
+) -> None:
+    """Two clusters that both come after the same rows get the rows of their own objects."""
+    registries, settings = RowRegistries(Resources(), NodeNames(), Sizes()), Settings()
+    here = {("node", name): _object("node", name, f"p{name}", "initialized") for name in "abcd"}
+    rows = read_rows(cluster_of(here.values()), settings, registries, None)
+    for changes in (first, second):
+        after = dict(here)
+        for kind, name, provider_id, state in changes:
+            after.pop((kind, name), None)
+            if state != "gone":
+                after[kind, name] = _object(kind, name, provider_id, state)
+        cluster = cluster_of(after.values())
+        found = read_rows(cluster, settings, registries, rows)
+        assert _columns(found) == _columns(read_rows(cluster, settings, registries, None))
+
+
 def test_rows_without_a_change_stay_the_same() -> None:
     """A cluster with the same nodes and claims gets the very rows of the one before."""
     registries, settings = RowRegistries(Resources(), NodeNames(), Sizes()), Settings()

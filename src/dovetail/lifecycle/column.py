@@ -54,14 +54,16 @@ class Column:
     def listed(self) -> tuple[AnyObject, ...]:
         """Return all objects, by place; the same tuple until one changes."""
         if self._changed:
-            origin = self._merge()
+            gone: list[AnyObject] = []
+            new: list[AnyObject] = []
+            origin = self._merge(gone, new)
             self._changed = {}
-            listing = Listing.of(self._items, self._mark, origin)
+            listing = Listing.of(self._items, self._mark, origin, gone, new)
             self._listing, self._mark = listing, listing.mark
         return self._listing
 
-    def _merge(self) -> "array[int]":
-        """Update the order; return where each object was."""
+    def _merge(self, gone: list[AnyObject], new: list[AnyObject]) -> "array[int]":
+        """Update the order; return where each object was, and add what is not there any more and what is new."""
         places, items = self._places, self._items
         if len(self._numbers) < len(places):
             self._numbers = array("q", range(2 * len(places)))
@@ -71,6 +73,10 @@ class Column:
             at = bisect_left(places, place)
             known = at < len(places) and places[at] == place
             item = self.by_place.get(place)
+            if known:
+                gone.append(items[at])
+            if item is not None:
+                new.append(item)
             if known and item is not None:
                 items[at], origin[at] = item, _NOWHERE
             elif known or item is not None:

@@ -14,17 +14,24 @@ Value = TypeVar("Value")
 
 
 class Listing(tuple[Item, ...]):  # noqa: SLOT001 - a tuple can have no slots of its own
-    """`origin`: the index of each object in the listing with the mark `since`; -1: it was not there throughout."""
+    """`origin`: the index of each object in the listing with the mark `since`; -1: it was not there throughout.
+
+    `gone` and `new`: the objects that only that listing has, and those that only this one has, in order.
+    """
 
     mark: object
     since: object
     origin: "array[int]"
+    gone: Sequence[Item]
+    new: Sequence[Item]
 
     @classmethod
-    def of(cls, items: Iterable[Item], since: object, origin: "array[int]") -> "Listing[Item]":
+    def of(
+        cls, items: Iterable[Item], since: object, origin: "array[int]", gone: Sequence[Item], new: Sequence[Item]
+    ) -> "Listing[Item]":
         """Make a listing with a mark of its own."""
         found = cls(items)
-        found.mark, found.since, found.origin = object(), since, origin
+        found.mark, found.since, found.origin, found.gone, found.new = object(), since, origin, gone, new
         return found
 
 

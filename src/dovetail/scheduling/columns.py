@@ -4,7 +4,8 @@ Every mask is computed once per distinct set of requirements or tolerations and 
 the order in which pods are offered to them (initialized first, then by name); knows nothing of pods or room.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,9 @@ from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.pod import tolerates
 
 Codes = npt.NDArray[np.int32]
+Places = npt.NDArray[np.int64]
+_SETS_MAX: Final = 1000
+"""How many sets of taints are kept, whether a node has them or not, before all nodes are read again."""
 _OLD_NAMES = {new: old for old, new in ALIASES.items()}
 
 
@@ -42,40 +46,69 @@ def _raw_taints(state: StateNode) -> tuple[Taint, ...]:
     return state.node.spec.taints if state.node is not None else state.taints
 
 
+class _TaintCodes:
+    """The distinct sets of taints of nodes, and for each node the index of its set."""
+
+    def __init__(self, sets: Sequence[tuple[Taint, ...]], codes: Codes) -> None:
+        self.sets, self.codes = list(sets), codes
+
+    def read(self, places: Iterable[int], rows: Iterable[tuple[Taint, ...]]) -> None:
+        """Read the taints of the nodes at some places."""
+        known = {_taint_mark(taints): code for code, taints in enumerate(self.sets)}
+        for place, taints in zip(places, rows, strict=True):
+            code = known.setdefault(_taint_mark(taints), len(known))
+            if code == len(self.sets):
+                self.sets.append(taints)
+            self.codes[place] = code
+
+    def tolerated(self, tolerations: tuple[Toleration, ...]) -> Mask:
+        """Return the nodes whose taints are all tolerated."""
+        allowed = np.array([tolerates(tolerations, taints) for taints in self.sets], dtype=np.bool_)
+        return allowed[self.codes] if self.sets else np.ones(0, dtype=np.bool_)
+
+
 class NodeColumns:
     """Labels and taints of all nodes as integer codes."""
 
-    def __init__(self, states: Sequence[StateNode]) -> None:
+    _taints: _TaintCodes
+    _raw_taints: _TaintCodes
+
+    def __init__(
+        self, states: Sequence[StateNode], old: "NodeColumns | None" = None, was: Places | None = None
+    ) -> None:
+        """Read nodes; `was`: the places of nodes with the same state in the old columns, -1: it has to be read."""
         self.states = states
         self.count = len(states)
         self._labels: dict[str, tuple[list[str], Codes]] = {}
         self._label_masks: dict[Requirements, Mask] = {}
         self._entry_masks: dict[Requirement, Mask] = {}
         self._taint_masks: dict[tuple[bool, tuple[Toleration, ...]], Mask] = {}
-        self.taint_sets, self._taint_codes = self._code_taints([state.taints for state in states])
-        self.renamed: Mask = np.array([state.renamed for state in states], dtype=np.bool_)
-        self.unnamed: Mask = np.array([state.unnamed for state in states], dtype=np.bool_)
-        self.raw_taint_sets, self._raw_taint_codes = self._code_taints(list(map(_raw_taints, states)))
+        if old is None or was is None or not old.count or len(old._taints.sets) > _SETS_MAX:
+            fresh = list(range(self.count))
+            self._taints = _TaintCodes((), np.zeros(self.count, dtype=np.int32))
+            self._raw_taints = _TaintCodes((), np.zeros(self.count, dtype=np.int32))
+            self.renamed: Mask = np.zeros(self.count, dtype=np.bool_)
+            self.unnamed: Mask = np.zeros(self.count, dtype=np.bool_)
+        else:
+            fresh = np.flatnonzero(was < 0).tolist()
+            self._taints = _TaintCodes(old._taints.sets, old._taints.codes[was])
+            self._raw_taints = _TaintCodes(old._raw_taints.sets, old._raw_taints.codes[was])
+            self.renamed, self.unnamed = old.renamed[was], old.unnamed[was]
+        coming = [states[place] for place in fresh]
+        self._taints.read(fresh, [state.taints for state in coming])
+        self._raw_taints.read(fresh, map(_raw_taints, coming))
+        self.renamed[fresh] = [state.renamed for state in coming]
+        self.unnamed[fresh] = [state.unnamed for state in coming]
 
-    def carried_to(self, states: Sequence[StateNode]) -> bool:
-        """Return whether these columns are still valid for newer states of the same nodes; if so, adopt those."""
-        if len(states) != self.count or not all(map(_reads_alike, self.states, states)):
+    def carried_to(self, states: Sequence[StateNode], places: Iterable[int]) -> bool:
+        """Return whether these columns are still valid for newer states of the same nodes; if so, adopt those.
+
+        `places`: where states may be others.
+        """
+        if not all(_reads_alike(self.states[place], states[place]) for place in places):
             return False
         self.states = states
         return True
-
-    def _code_taints(self, rows: list[tuple[Taint, ...]]) -> tuple[list[tuple[Taint, ...]], Codes]:
-        places: dict[tuple[tuple[str, str, str], ...], int] = {}
-        sets: list[tuple[Taint, ...]] = []
-        codes = np.zeros(self.count, dtype=np.int32)
-        for i, taints in enumerate(rows):
-            mark = _taint_mark(taints) if taints else ()
-            place = places.get(mark)
-            if place is None:
-                place = places[mark] = len(sets)
-                sets.append(taints)
-            codes[i] = place
-        return sets, codes
 
     def labels(self, key: str) -> tuple[list[str], Codes]:
         """Return the values of a label, sorted, and for each node the index of its value.
@@ -126,8 +159,6 @@ class NodeColumns:
         mark = (raw, tolerations)
         mask = self._taint_masks.get(mark)
         if mask is None:
-            sets, codes = (self.raw_taint_sets, self._raw_taint_codes) if raw else (self.taint_sets, self._taint_codes)
-            allowed = np.array([tolerates(tolerations, taints) for taints in sets], dtype=np.bool_)
-            mask = allowed[codes] if sets else np.ones(0, dtype=np.bool_)
+            mask = (self._raw_taints if raw else self._taints).tolerated(tolerations)
             self._taint_masks[mark] = mask
         return mask

@@ -17,6 +17,7 @@ from dovetail.model.labels.syntax import ALIASES
 from dovetail.model.objects import NodePool, PodAffinityTerm, PodSpec, Toleration
 from dovetail.model.settings import Settings
 from dovetail.scheduling.columns import Codes, NodeColumns
+from dovetail.scheduling.launch.daemons import DaemonTerms
 from dovetail.scheduling.launch.machines import Amounts, Machines, Mask, ReqSet, Resources
 from dovetail.scheduling.launch.templates import Template
 from dovetail.scheduling.pods.bindings import Bindings
@@ -31,10 +32,14 @@ Places = npt.NDArray[np.int64]
 _NOWHERE: Places = np.zeros(0, dtype=np.int64)
 
 
-class PodPlaces:
-    """Where the pods of each class are, for topology. `moving`: indexes of pods that move in every simulation."""
+Moving = Sequence[tuple[int, tuple[int, ...]]]
+"""Nodes that leave, each with the places, among its pods, of those that move in every simulation."""
 
-    def __init__(self, bindings: Bindings, classes: Sequence[PodClass], moving: Sequence[int]) -> None:
+
+class PodPlaces:
+    """Where the pods of each class are, for topology; pods that move in every simulation count nowhere."""
+
+    def __init__(self, bindings: Bindings, classes: Sequence[PodClass], moving: Moving) -> None:
         self.bindings, self._classes, self._moving = bindings, classes, moving
 
     def carry_to(self, bindings: Bindings) -> None:
@@ -42,7 +47,8 @@ class PodPlaces:
         self.bindings = bindings
 
     def _of(self, chosen: Mask) -> dict[int, Places]:
-        chosen[self._moving] = False
+        for node, places in self._moving:
+            chosen[np.array(self.bindings.on_node(node), dtype=np.int64)[list(places)]] = False
         return self.bindings.nodes_by_class(chosen)
 
     @cached
@@ -73,12 +79,13 @@ class FrameNodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class FrameSupply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What could be launched: machines, the columns of their resources, the pools and their templates."""
+    """What could be launched: machines, the columns of their resources, the pools, their templates and daemons."""
 
     machines: Machines
     resources: Resources
     pools: Sequence[NodePool]
     templates: tuple[Template, ...]
+    daemons: DaemonTerms
 
 
 class Frame:
@@ -97,7 +104,7 @@ class Frame:
         self.machines = supply.machines
         self.resources = supply.resources
         self.pools = supply.pools
-        self.templates = supply.templates
+        self.templates, self.daemons = supply.templates, supply.daemons
         self.columns = nodes.columns
         self.room, self.sound = nodes.room, nodes.sound
         self.open = nodes.open

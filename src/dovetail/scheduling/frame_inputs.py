@@ -5,7 +5,8 @@ snapshot then reuses the whole frame, with everything computed in it. Decides no
 snapshot.
 """
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -13,18 +14,21 @@ import numpy as np
 from dovetail.model.cluster import Cluster
 from dovetail.model.listing import are_the_same
 from dovetail.model.settings import Settings
-from dovetail.scheduling.columns import NodeColumns
+from dovetail.scheduling.columns import NodeColumns, Places
+from dovetail.scheduling.frame import Frame, Moving
+from dovetail.scheduling.launch.daemons import DaemonTerms
 from dovetail.scheduling.launch.machines import Machines, Mask
+from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.bindings import Bindings
 
 _READ = ("node_pools", "daemon_sets", "pvcs", "pvs", "storage_classes", "csi_nodes", "namespaces")
 """The kinds of objects that a frame reads as they are; nodes and pods it reads as columns."""
-_DAEMONS = ("node_pools", "daemon_sets")
-"""The kinds of objects that tell which daemons are expected on a node."""
+_SHARE = 2
+"""If fewer than one node of so many changed, only their pods are looked up; with more, sorting all pods is faster."""
 
 
 class FrameInputs(msgspec.Struct, frozen=True, eq=False):
-    """Everything a frame depends on. `moving`: indexes of pods that move in every simulation; `sizes`: by node."""
+    """Everything a frame depends on. `moving`: pods that move in every simulation; `codes`, `sizes`: by node."""
 
     settings: Settings
     cluster: Cluster
@@ -32,42 +36,99 @@ class FrameInputs(msgspec.Struct, frozen=True, eq=False):
     width: int
     columns: NodeColumns
     bindings: Bindings
+    codes: "array[int]"
     sizes: Sequence[int]
     staying: Mask
     joined: Mask
-    moving: Sequence[int]
+    moving: Moving
     virtual: Sequence[int]
 
-    def is_like(self, earlier: "FrameInputs") -> bool:
-        """Return whether a frame of the earlier inputs is valid for these; `bindings` must derive from those.
 
-        If ties are broken at random, a draw depends on earlier calls, so such a frame is never reused.
+class LastFrame(msgspec.Struct, frozen=True, eq=False):
+    """The frame that was compiled last, and what it was compiled from.
+
+    `changed`: the numbers of the nodes with another state or other pods since then; None: any may have. `same_daemons`:
+    no pod of a DaemonSet has come or gone since then.
+    """
+
+    inputs: FrameInputs
+    frame: Frame
+    changed: frozenset[int] | None = frozenset()
+    same_daemons: bool = True
+
+    def later(self, changed: Iterable[int] | None, *, same_daemons: bool) -> "LastFrame":
+        """Return the same frame, with more that has changed."""
+        both = None if changed is None or self.changed is None else self.changed.union(changed)
+        return LastFrame(self.inputs, self.frame, both, same_daemons and self.same_daemons)
+
+    def places(self, codes: "array[int]") -> tuple[Places, Places]:
+        """Return the places of nodes in the frame, -1 where it has none; and the same with -1 where a node changed.
+
+        `codes`: the numbers of the nodes' names.
         """
+        was = self.inputs.bindings.was_at(codes)
+        if self.changed is None:
+            return was, np.full(len(codes), -1, dtype=np.int64)
+        numbers = np.frombuffer(codes, dtype=np.int64)
+        changed = np.fromiter(self.changed, dtype=np.int64)
+        owner = np.full(max(numbers.max(initial=0), changed.max(initial=0)) + 1, -1, dtype=np.int64)
+        owner[numbers] = np.arange(len(numbers))  # of two nodes with the same name, the last has the pods
+        owner[changed] = -1
+        return was, np.where(owner[numbers] == np.arange(len(numbers)), was, -1)
+
+    def columns(self, states: Sequence[StateNode], bindings: Bindings, codes: "array[int]") -> NodeColumns:
+        """Return labels and taints of newer nodes; the columns of the frame if nothing in them changed."""
+        was, same = self.places(codes)
+        changed = np.flatnonzero(same < 0).tolist()
+        if len(changed) < len(same) // _SHARE:
+            bindings.look_up(changed)
+        own = self.frame.columns
+        stand = (was == np.arange(len(was))) | (np.frombuffer(codes, dtype=np.int64) == 0)
+        if own.count == len(was) and stand.all() and own.carried_to(states, changed):
+            return own
+        return NodeColumns(states, own, same)
+
+    def serves(self, inputs: FrameInputs) -> bool:
+        """Return whether the frame is valid for newer inputs.
+
+        If ties are broken at random, a draw depends on earlier calls, so such a frame is never reused. The pods of
+        DaemonSets must be identical: the newest of them determines what is expected on new nodes.
+        """
+        own = self.inputs
         return (
-            not self.settings.ties
-            and self.columns is earlier.columns
-            and self.machines is earlier.machines
-            and self.width == earlier.width
-            and all(_are_the_same(getattr(self.cluster, name), getattr(earlier.cluster, name)) for name in _READ)
-            and self.settings == earlier.settings
-            and self.moving == earlier.moving
-            and self.virtual == earlier.virtual
-            and np.array_equal(self.staying, earlier.staying)
-            and np.array_equal(self.joined, earlier.joined)
-            and self.bindings.counts_like(earlier.bindings)
-            and self.sizes == earlier.sizes
+            self.same_daemons
+            and not inputs.settings.ties
+            and inputs.columns is own.columns
+            and inputs.machines is own.machines
+            and inputs.width == own.width
+            and all(_are_the_same(getattr(inputs.cluster, name), getattr(own.cluster, name)) for name in _READ)
+            and inputs.settings == own.settings
+            and inputs.moving == own.moving
+            and inputs.virtual == own.virtual
+            and np.array_equal(inputs.staying, own.staying)
+            and np.array_equal(inputs.joined, own.joined)
+            and inputs.bindings.counts_like(own.bindings)
+            and inputs.sizes == own.sizes
         )
 
-    def has_the_same_room(self, earlier: "FrameInputs") -> bool:
-        """Return whether nodes have as much room as in a frame of the earlier inputs, whichever of them stay."""
+    def tells_daemons(self, cluster: Cluster, settings: Settings) -> bool:
+        """Return whether the frame expects the pods of the DaemonSets that a newer cluster has."""
+        own = self.inputs
         return (
-            self.columns is earlier.columns
-            and self.width == earlier.width
-            and self.sizes == earlier.sizes
-            and self.settings.rules == earlier.settings.rules
-            and self.settings.karpenter == earlier.settings.karpenter
-            and self.bindings.counts_like(earlier.bindings)
-            and all(_are_the_same(getattr(self.cluster, name), getattr(earlier.cluster, name)) for name in _DAEMONS)
+            self.same_daemons
+            and _are_the_same(cluster.daemon_sets, own.cluster.daemon_sets)
+            and settings.karpenter == own.settings.karpenter
+        )
+
+    def tells_room(self, inputs: FrameInputs, daemons: DaemonTerms, width: int) -> bool:
+        """Return whether nodes that have not changed have as much room as in the frame; `width`: of how many kinds."""
+        own = self.inputs
+        return (
+            len(self.frame.room) > 0
+            and self.frame.room.shape[1] == width
+            and self.frame.daemons.equals(daemons)
+            and inputs.settings.rules == own.settings.rules
+            and inputs.settings.karpenter == own.settings.karpenter
         )
 
 

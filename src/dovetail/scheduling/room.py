@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dovetail.scheduling.columns import NodeColumns
+from dovetail.scheduling.columns import NodeColumns, Places
 from dovetail.scheduling.launch.daemons import DaemonTerms
 from dovetail.scheduling.launch.machines import Amounts, Mask, Resources
 from dovetail.scheduling.pods.bindings import Bindings
-from dovetail.scheduling.pods.classes import PodClass
+from dovetail.scheduling.pods.classes import DAEMON, TERMINAL, PodClass
 
 
 class Sizes:
@@ -59,10 +59,8 @@ class Needs:
         return self._rows
 
 
-def room_left(
-    total: Amounts, there: Mask, bindings: Bindings, needs: Amounts, expected: Amounts | None
-) -> tuple[Amounts, Mask]:
-    """Return each node's free resources, and whether none is negative.
+def room_left(total: Amounts, there: Mask, bindings: Bindings, needs: Amounts, expected: Amounts | None) -> Amounts:
+    """Return each node's free resources.
 
     `expected`: the requests of each node's daemons; those already running don't count twice.
     """
@@ -74,8 +72,28 @@ def room_left(
         used += np.maximum(expected - there_already, 0)
     room: Amounts = total - used
     room[~there] = 0
-    room.flags.writeable = False  # frames share it
-    return room, np.all(room >= 0, axis=1)
+    return room
+
+
+def room_at(
+    places: Places, total: Amounts, there: Mask, bindings: Bindings, needs: Amounts, expected: Amounts | None
+) -> Amounts:
+    """Return what `room_left` returns for some nodes; `total`, `there` and `expected` are theirs alone."""
+    counts, pods = bindings.on_nodes(places)
+    rows = np.repeat(np.arange(len(places)), counts)
+    running = np.flatnonzero(bindings.flags[pods] & TERMINAL == 0)
+    pods, rows = pods[running], rows[running]
+    asked = needs[bindings.cls[pods]]
+    used = np.zeros_like(total)
+    np.add.at(used, rows, asked)
+    if expected is not None:
+        there_already = np.zeros_like(expected)
+        daemons = np.flatnonzero(bindings.flags[pods] & DAEMON)
+        np.add.at(there_already, rows[daemons], asked[daemons])
+        used += np.maximum(expected - there_already, 0)
+    room: Amounts = total - used
+    room[~there] = 0
+    return room
 
 
 def expected_daemons(terms: DaemonTerms, columns: NodeColumns, resources: Resources) -> Amounts | None:

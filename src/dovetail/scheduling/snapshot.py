@@ -21,23 +21,24 @@ from dovetail.model.settings import MinValuesPolicy, Settings
 from dovetail.scheduling.columns import NodeColumns
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.frame import Frame, FrameNodes, FrameSupply, PodPlaces
-from dovetail.scheduling.frame_inputs import FrameInputs
+from dovetail.scheduling.frame_inputs import FrameInputs, LastFrame
+from dovetail.scheduling.launch.daemons import Daemon, DaemonTerms
 from dovetail.scheduling.launch.limits import PoolLimits
-from dovetail.scheduling.launch.machines import Mask
+from dovetail.scheduling.launch.machines import Amounts, Mask
 from dovetail.scheduling.launch.templates import usable_pools
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.bindings import Bindings
 from dovetail.scheduling.pods.classes import PodClass, PodRecord, SpecInfo, flags_of
 from dovetail.scheduling.pods.movers import MoverRegistry, Movers
 from dovetail.scheduling.pods.pending import PendingPods
-from dovetail.scheduling.pods.pod import HostPort
 from dovetail.scheduling.pods.surge import NO_SURGES, Surges
 from dovetail.scheduling.pods.validation import why_ignored
 from dovetail.scheduling.pods.volumes import Storage
 from dovetail.scheduling.reading.memory import SnapshotMemory, remembered
 from dovetail.scheduling.reading.rows import UNCHANGED, Edits, NodeRows, read_rows
-from dovetail.scheduling.room import expected_daemons, room_left
+from dovetail.scheduling.room import expected_daemons, room_at, room_left
 from dovetail.scheduling.surroundings import Surroundings, surroundings_of
+from dovetail.scheduling.taken import Taken
 from dovetail.scheduling.under_way import Settled, UnderWay
 
 _REGISTRY_MAX = 20_000
@@ -70,9 +71,6 @@ class Snapshot:
         self.edits, self.changed = UNCHANGED, set[int]()
         self._memory: SnapshotMemory = remembered(self.catalogue, None if previous is None else previous._memory)
         virtual = self._read_virtual_pods()
-        self._earlier: tuple[FrameInputs, Frame] | None = (
-            (previous.frame_inputs, previous.frame) if previous is not None and "frame" in vars(previous) else None
-        )
         self._earlier_waiting: PendingPods | None = None
         if previous is not None:
             self._earlier_waiting = vars(previous).get("_waiting") or previous._earlier_waiting
@@ -83,6 +81,7 @@ class Snapshot:
         )
         self._read_nodes(previous)
         self._read_bindings(previous)
+        self._last: LastFrame | None = self._followed(previous)
         known: MoverRegistry | None = previous._movers if previous is not None else None
         self.surges = Surges.build(cluster) if settings.rules.surges else NO_SURGES
         self._movers: MoverRegistry = MoverRegistry(cluster.pdbs, self._memory.classes.keys, known, self.surges.owners)
@@ -151,6 +150,9 @@ class Snapshot:
         old = range(len(previous.pods_on)) if edits is None else edits.gone
         was = {previous.rows.codes[place]: previous.pods_on[place] for place in old}
         new = range(len(codes)) if edits is None else edits.new
+        others = set(bindings.places_of(changed)).difference(new)
+        if edits is not None and (new or others):
+            bindings.look_up((*new, *others))
         coming = [
             was[code] if code in was and code not in changed else self._pods_at(place)
             for place, code in zip(new, map(codes.__getitem__, new), strict=True)
@@ -160,7 +162,6 @@ class Snapshot:
             return
         found = list(previous.pods_on)
         edits.apply(found, coming)
-        others = set(bindings.places_of(changed)).difference(new)
         for place in others:
             found[place] = self._pods_at(place)
         self.pods_on, self.since, self.edits, self.changed = found, previous.mark, edits, others.union(new)
@@ -301,12 +302,15 @@ class Snapshot:
 
     @cached
     def frame(self) -> Frame:
-        """Return the compiled frame: built for the first simulation, or reused from the previous snapshot."""
-        inputs, (earlier, self._earlier) = self.frame_inputs, (self._earlier, None)
-        if earlier is not None and inputs.is_like(earlier[0]):
-            earlier[1].places.carry_to(self.bindings)
-            return earlier[1]
-        return self._compile(inputs, earlier)
+        """Return the compiled frame: built for the first simulation, or reused from an earlier snapshot."""
+        inputs, last = self.frame_inputs, self._last
+        if last is not None and last.serves(inputs):
+            last.frame.places.carry_to(self.bindings)
+            found = last.frame
+        else:
+            found = self._compile(inputs)
+        self._last = None
+        return found
 
     @cached
     def frame_inputs(self) -> FrameInputs:
@@ -318,39 +322,49 @@ class Snapshot:
             width=len(self._memory.resources.names),
             columns=self._columns(),
             bindings=self.bindings,
+            codes=self.rows.codes,
             sizes=self.rows.sizes,
             staying=self.staying,
             joined=np.frombuffer(self.rows.has_node, dtype=np.bool_),
-            moving=self._moving(),
+            moving=[(index, self.movers(index).at) for index, _ in self.leaving],
             virtual=[cls.id for cls in self._virtual_classes],
         )
 
-    def _compile(self, inputs: FrameInputs, earlier: tuple[FrameInputs, Frame] | None) -> Frame:
+    def _followed(self, previous: "Snapshot | None") -> LastFrame | None:
+        """Return the frame that was compiled last, and what has changed since."""
+        last = None if previous is None else previous._last
+        if previous is not None and "frame" in vars(previous):
+            last = LastFrame(previous.frame_inputs, previous.frame)
+        if previous is None or last is None:
+            return None
+        changed = None
+        if self.since is previous.mark and self.bindings.changed is not None:
+            changed = self.bindings.changed.union(map(self.rows.codes.__getitem__, self.edits.new))
+        return last.later(changed, same_daemons=self.bindings.same_daemons)
+
+    def _columns(self) -> NodeColumns:
+        """Return labels and taints of the nodes; those of the last frame if nothing in them changed."""
+        last = self._last
+        return NodeColumns(self.states) if last is None else last.columns(self.states, self.bindings, self.rows.codes)
+
+    def _compile(self, inputs: FrameInputs) -> Frame:
         memory, columns = self._memory, inputs.columns
         pools = usable_pools(self.cluster.node_pools)
-        daemon_pods = [self.cluster.pods[at] for at in np.flatnonzero(self.bindings.daemons).tolist()]
-        ignoring = self.settings.karpenter.ignores_dra
-        daemons = memory.daemons.of(self.cluster.daemon_sets, daemon_pods, ignore_claims=ignoring)
-        for daemon in daemons:
-            for name in daemon.requests:
-                memory.resources.column_of(name)
+        for name in [name for daemon in self._daemons() for name in daemon.requests]:
+            memory.resources.column_of(name)
         memory.machines.widen(len(memory.resources.names))
         terms, templates = memory.template_cache.templates(
             pools,
             memory.machines,
-            daemons,
+            self._daemons(),
             memory.resources,
             sticky=self.settings.rules.sticky_daemons,
             best_effort=self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT,
         )
-        if earlier is not None and inputs.has_the_same_room(earlier[0]):
-            room, sound = earlier[1].room, earlier[1].sound
-        else:
-            needs = memory.needs.of(memory.classes.all, len(memory.resources.names))
-            total, there = memory.sizes.of(inputs.sizes, memory.resources)
-            expected = expected_daemons(terms, columns, memory.resources)
-            room, sound = room_left(total, there, self.bindings, needs, expected)
-        ports, attached = self._taken()
+        room = self._room(inputs, terms)
+        room.flags.writeable = False  # the next frame takes rows of it
+        sound = np.all(room >= 0, axis=1)
+        taken = Taken(self.cluster.pods, self.bindings, self.storage, memory.classes)
         here = {*np.flatnonzero(np.bincount(self.bindings.cls)).tolist(), *inputs.virtual}
         classes = [memory.classes.all[at] for at in sorted(here)]
         nodes = FrameNodes(
@@ -359,10 +373,12 @@ class Snapshot:
             sound=sound,
             open=self.staying & sound,
             staying=self.staying & inputs.joined,
-            ports=ports,
-            attached=attached,
+            ports=taken.ports,
+            attached=taken.attached,
         )
-        supply = FrameSupply(machines=memory.machines, resources=memory.resources, pools=pools, templates=templates)
+        supply = FrameSupply(
+            machines=memory.machines, resources=memory.resources, pools=pools, templates=templates, daemons=terms
+        )
         places = PodPlaces(self.bindings, memory.classes.all, inputs.moving)
         index = memory.index.of(classes, self.cluster.namespaces)
         frame = Frame(self.settings, nodes, supply, places, index, self.storage)
@@ -371,34 +387,29 @@ class Snapshot:
                 frame.open[node] = False
         return frame
 
-    def _columns(self) -> NodeColumns:
-        """Return labels and taints of the nodes; the previous snapshot's if nothing in them changed."""
-        earlier = self._earlier[1].columns if self._earlier is not None else None
-        return earlier if earlier is not None and earlier.carried_to(self.states) else NodeColumns(self.states)
+    def _daemons(self) -> tuple[Daemon, ...]:
+        """Return the expected pods of all DaemonSets."""
+        memory, cluster, last = self._memory, self.cluster, self._last
+        if last is not None and last.tells_daemons(cluster, self.settings):
+            return last.frame.daemons.daemons
+        pods = [cluster.pods[at] for at in np.flatnonzero(self.bindings.daemons).tolist()]
+        return memory.daemons.of(cluster.daemon_sets, pods, ignore_claims=self.settings.karpenter.ignores_dra)
 
-    def _moving(self) -> list[int]:
-        """Return the indexes of pods that move in every simulation; these count nowhere."""
-        ids, pods = self.leaving_ids, self.cluster.pods
-        places = (at for index, _ in self.leaving for at in self.bindings.on_node(index))
-        return [at for at in places if id(pods[at]) in ids]
-
-    def _taken(self) -> tuple[dict[int, list[HostPort]], dict[int, dict[str, set[str]]]]:
-        """Return host ports and volumes in use, by node."""
-        ports: dict[int, list[HostPort]] = {}
-        attached: dict[int, dict[str, set[str]]] = {}
-        limits, bindings = bool(self.storage.limits), self.bindings
-        special = np.array(
-            [bool(c.info.ports) or (limits and c.info.volumes) for c in self._memory.classes.all], dtype=np.bool_
-        )
-        for at in np.flatnonzero(bindings.running & special[bindings.cls]).tolist():
-            pod, info, node = self.cluster.pods[at], bindings.class_at(at).info, int(bindings.node[at])
-            if info.ports:
-                ports.setdefault(node, []).extend(info.ports)
-            if limits and info.volumes:
-                needs = self.storage.needs(pod.metadata.namespace, pod.metadata.name, pod.spec)
-                for driver, claim in needs.attached:
-                    attached.setdefault(node, {}).setdefault(driver, set()).add(claim)
-        return ports, attached
+    def _room(self, inputs: FrameInputs, terms: DaemonTerms) -> Amounts:
+        """Return the free resources of all nodes; of the last frame, those of nodes that have not changed."""
+        memory, last = self._memory, self._last
+        needs = memory.needs.of(memory.classes.all, len(memory.resources.names))
+        expected = expected_daemons(terms, inputs.columns, memory.resources)
+        if last is None or not last.tells_room(inputs, terms, len(memory.resources.names)):
+            total, there = memory.sizes.of(inputs.sizes, memory.resources)
+            return room_left(total, there, self.bindings, needs, expected)
+        same = last.places(inputs.codes)[1]
+        fresh = np.flatnonzero(same < 0)
+        room: Amounts = last.frame.room[same]
+        total, there = memory.sizes.of([inputs.sizes[place] for place in fresh.tolist()], memory.resources)
+        missing = None if expected is None else expected[fresh]
+        room[fresh] = room_at(fresh, total, there, self.bindings, needs, missing)
+        return room
 
     @cached
     def _limits(self) -> PoolLimits:

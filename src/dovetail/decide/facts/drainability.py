@@ -191,7 +191,7 @@ class PdbChanges(msgspec.Struct, frozen=True):
     `turned`: those that started or stopped refusing evictions; what a PDB allows matters only when it is 0.
     """
 
-    new: list[PodDisruptionBudget]
+    new: Sequence[PodDisruptionBudget]
     namespaces: set[str]
     turned: list[PodDisruptionBudget]
 

@@ -129,11 +129,16 @@ class DaemonTerms:
     The profile `karpenter-1.15` repeats that; the default profile tries every term every time.
     """
 
-    def __init__(self, daemons: Sequence[Daemon], *, sticky: bool) -> None:
+    def __init__(self, daemons: tuple[Daemon, ...], *, sticky: bool) -> None:
         self.daemons = daemons
         self.sticky = sticky
         self._first = [0] * len(daemons)
         self._eager = False
+
+    def equals(self, other: "DaemonTerms") -> bool:
+        """Return whether existing nodes are expected to have the same daemons."""
+        mine, theirs = (self.sticky, self._first, self._eager), (other.sticky, other._first, other._eager)
+        return mine == theirs and self.daemons == other.daemons
 
     def on_template(
         self, place: int, taints: tuple[Taint, ...], template: Requirements, kind: Requirements, known: frozenset[str]

@@ -7,6 +7,7 @@ only new objects cost anything. Room, topology counts and views are sums and sor
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
+from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +63,9 @@ class NodeNames:
 class Bindings:
     """Where pods are: `cls`, `flags` and `at` (the number of the node's name) per pod of the cluster, in its order.
 
-    `odd`: pods with annotations or a priority; all others cost the same to evict, and object to nothing.
+    `odd`: pods with annotations or a priority; all others cost the same to evict, and object to nothing. `changed`: the
+    numbers of nodes whose pods are not those of the bindings before, None: any may be; `same_daemons`: no pod of a
+    DaemonSet came or went since then.
     """
 
     def __init__(
@@ -76,46 +79,60 @@ class Bindings:
         self.pods = pods
         self._classes = classes
         self._spec_of = spec_of
-        count = len(pods)
         self._by_id: tuple[Column, Column] | None = None
-        self.cls: Column = np.full(count, -1, dtype=np.int64)
-        self.flags: Column = np.zeros(count, dtype=np.int64)
-        self.at: Column = np.zeros(count, dtype=np.int64)
-        self.odd: Mask = np.zeros(count, dtype=np.bool_)
+        self.cls: Column
+        self.flags: Column
+        self.at: Column
+        self.odd: Mask
         self.changed: set[int] | None = None
-        self.fresh: list[int] | None = None
-        if old is None:
-            self._read(list(range(count)), names)
-            return
+        self.same_daemons = False
+        self._codes: array[int] | None = None
+        self._bits: list[int] | None = None
+        if old is None or not len(old.pods):
+            self._start(len(pods))
+            self._read(list(range(len(pods))), names)
+        else:
+            self._follow(old, names)
+
+    def _start(self, count: int) -> None:
+        self.cls = np.full(count, -1, dtype=np.int64)
+        self.flags = np.zeros(count, dtype=np.int64)
+        self.at = np.zeros(count, dtype=np.int64)
+        self.odd = np.zeros(count, dtype=np.bool_)
+
+    def _follow(self, old: "Bindings", names: NodeNames) -> None:
+        """Take over the columns of pods that are the same objects, and read the others."""
         was = self._places_in(old)
-        same = was >= 0
-        for mine, theirs in ((self.cls, old.cls), (self.flags, old.flags), (self.at, old.at)):
-            mine[same] = theirs[was[same]]
-        self.odd[same] = old.odd[was[same]]
-        self.fresh = np.flatnonzero(~same).tolist()
-        self._read(self.fresh, names)
-        stays = np.zeros(len(old.pods), dtype=np.bool_)
-        stays[was[same]] = True
-        self.changed = {*self.at[~same].tolist(), *old.at[~stays].tolist()}
+        # A pod that was not there (-1) gets the last pod's values until it is read.
+        self.cls, self.flags, self.at, self.odd = old.cls[was], old.flags[was], old.at[was], old.odd[was]
+        fresh = np.flatnonzero(was < 0)
+        self.cls[fresh] = -1
+        self._read(fresh.tolist(), names)
+        stays = np.zeros(len(old.pods) + 1, dtype=np.bool_)
+        stays[was] = True
+        gone = ~stays[:-1]
+        self.changed = {*self.at[fresh].tolist(), *old.at[gone].tolist()}
+        self.same_daemons = not np.any(self.flags[fresh] & DAEMON) and not np.any(old.flags[gone] & DAEMON)
 
     def again(self) -> "Bindings":
         """Return the same pods, not yet assigned to node indexes."""
         other = copy(self)
-        other.changed, other.fresh = set(), []
+        other.changed, other.same_daemons = set(), True
         return other
 
     def counts_like(self, old: "Bindings") -> bool:
-        """Return whether simulations see no difference between these pods and those of the previous bindings.
-
-        The pods of DaemonSets must be identical: the newest of them determines what is expected on new nodes.
-        """
+        """Return whether simulations see no difference between these pods and others, but for those of DaemonSets."""
         return (
-            self.fresh is not None
-            and np.array_equal(self.cls, old.cls)
+            np.array_equal(self.cls, old.cls)
             and np.array_equal(self.node, old.node)
             and np.array_equal(self.flags, old.flags)
-            and not np.any(self.flags[self.fresh] & DAEMON)
         )
+
+    def was_at(self, codes: "array[int]") -> Column:
+        """Return the places that nodes had when pods were assigned, given the numbers of their names; -1: none."""
+        numbers = np.frombuffer(codes, dtype=np.int64)
+        found: Column = np.append(self._places, -1)[np.minimum(numbers, len(self._places))]
+        return found
 
     def _places_in(self, old: "Bindings") -> Column:
         """Return the previous index of each pod; -1 if it is not the same object."""
@@ -192,18 +209,43 @@ class Bindings:
 
     def settle(self, codes: "array[int]", names: NodeNames) -> None:
         """Assign pods to node indexes: `codes` are the numbers of the nodes' names, in the nodes' order."""
+        if self._codes is codes:
+            return
+        self._codes = codes
+        self._near: dict[int, list[int]] = {}
+        self._sorted: tuple[Column, Column] | None = None
         numbers = np.frombuffer(codes, dtype=np.int64)
         places = np.full(len(names), -1, dtype=np.int64)
         places[numbers] = np.arange(len(codes))
         places[0] = -1
         self._places: Column = places
         self.node: Column = places[self.at]
-        counts = np.bincount(self.node + 1, minlength=len(codes) + 1)
-        self._edges: Column = np.cumsum(counts)
-        # Short integers are sorted in linear time.
-        keys = (self.node + 1).astype(np.uint16) if len(codes) < _SHORT else self.node
-        self._order: Column = np.argsort(keys, kind="stable")
-        self._bits: list[int] | None = None
+
+    def look_up(self, nodes: Iterable[int]) -> None:
+        """Find the pods of some nodes at once, without sorting those of all nodes."""
+        assert self._codes is not None, "pods are assigned to nodes first"
+        places = np.fromiter(nodes, dtype=np.int64)
+        wanted = np.zeros(len(self._codes) + 1, dtype=np.bool_)
+        wanted[places] = True
+        pods = np.flatnonzero(wanted[self.node])
+        pods = pods[np.argsort(self.node[pods], kind="stable")]
+        here = self.node[pods]
+        starts = [0, *(np.flatnonzero(here[1:] != here[:-1]) + 1).tolist(), len(pods)]
+        listed: list[int] = pods.tolist()
+        self._near = {place: [] for place in places.tolist()}
+        for begin, end in pairwise(starts) if listed else ():
+            self._near[int(here[begin])] = listed[begin:end]
+
+    def _by_node(self) -> tuple[Column, Column]:
+        """Return the pods by node, in the order of the cluster, those without a node first; and where each begins."""
+        if self._sorted is None:
+            assert self._codes is not None, "pods are assigned to nodes first"
+            count = len(self._codes)
+            edges = np.cumsum(np.bincount(self.node + 1, minlength=count + 1))
+            # Short integers are sorted in linear time.
+            keys = (self.node + 1).astype(np.uint16) if count < _SHORT else self.node
+            self._sorted = np.argsort(keys, kind="stable"), edges
+        return self._sorted
 
     @property
     def bits(self) -> list[int]:
@@ -217,26 +259,35 @@ class Bindings:
         return [place for place in self._places[np.fromiter(codes, dtype=np.int64)].tolist() if place >= 0]
 
     def on_node(self, index: int) -> list[int]:
-        """Return the indexes of the pods on a node, in the order of the cluster."""
-        places: list[int] = self._order[self._edges[index] : self._edges[index + 1]].tolist()
-        return places
+        """Return the indexes of the pods on a node, in the order of the cluster; don't modify them."""
+        found = self._near.get(index)
+        if found is None:
+            order, edges = self._by_node()
+            found = order[edges[index] : edges[index + 1]].tolist()
+        return found
+
+    def on_nodes(self, nodes: Column) -> tuple[list[int], Column]:
+        """Return how many pods each of these nodes has, and the indexes of all of them, node by node."""
+        found = list(map(self.on_node, nodes.tolist()))
+        return list(map(len, found)), np.fromiter(chain.from_iterable(found), dtype=np.int64)
 
     def marks_on(self, index: int) -> tuple[list[int], list[bool]]:
         """Return the flags of the pods on a node, and which of them are odd, in the order of the cluster."""
-        places = self._order[self._edges[index] : self._edges[index + 1]]
+        places = self.on_node(index)
         return self.flags[places].tolist(), self.odd[places].tolist()
 
     def sums(self, of_class: Column) -> Column:
         """Return the sums over the pods of each node that have not ended, given a row for each class."""
-        first = int(self._edges[0])
-        pods = self._order[first:]
+        order, edges = self._by_node()
+        first = int(edges[0])
+        pods = order[first:]
         columns = of_class.T[:, self.cls[pods]]
         ended = self.ended[pods]
         if ended.any():
             columns[:, ended] = 0
         total = np.zeros((len(columns), len(pods) + 1), dtype=np.int64)
         np.cumsum(columns, axis=1, out=total[:, 1:])
-        at = total[:, self._edges - first]
+        at = total[:, edges - first]
         found: Column = np.ascontiguousarray((at[:, 1:] - at[:, :-1]).T)
         return found
 

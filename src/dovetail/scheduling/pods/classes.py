@@ -78,12 +78,12 @@ PodRecord = tuple[PodClass, int]
 
 
 class Classes:
-    """The registry of specs and classes."""
+    """The registry of specs and classes; `claims` and `ports`: whether any spec ever seen asks for some."""
 
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
         self.specs: dict[bytes, SpecInfo] = {}
-        self.claims = False
+        self.claims = self.ports = False
         self.keys: frozenset[str] = frozenset()
         self.all: list[PodClass] = []
         self._by_mark: dict[tuple[int, str, tuple[str | None, ...], str], PodClass] = {}
@@ -95,7 +95,7 @@ class Classes:
         info = self.specs.get(mark)
         if info is None:
             info = self.specs[mark] = SpecInfo(len(self.specs), _counted(spec, daemon=daemon), self.resources)
-            self.claims = self.claims or info.claims
+            self.claims, self.ports = self.claims or info.claims, self.ports or bool(info.ports)
         return info
 
     def use_keys(self, keys: Iterable[str]) -> bool:

@@ -76,7 +76,10 @@ def _least(needs: Sequence[dict[int, int]]) -> Mark:
 
 
 class Movers:
-    """The pods of one node that would move: `pods`, in the cluster's order, each with its class and flags."""
+    """The pods of one node that would move: `pods`, in the cluster's order, each with its class and flags.
+
+    `at`: their places among `of`, all pods of the node.
+    """
 
     __slots__ = (
         "_alike",
@@ -89,6 +92,7 @@ class Movers:
         "_started",
         "_started_demand",
         "_waiting",
+        "at",
         "classes",
         "flags",
         "of",
@@ -102,9 +106,11 @@ class Movers:
         pods: tuple[Pod, ...],
         classes: list[PodClass],
         flags: list[int],
+        at: tuple[int, ...],
         span: ProtectionSpan,
     ) -> None:
         self.of = of
+        self.at = at
         self.pods = pods
         self.classes = classes
         self.flags = flags
@@ -258,16 +264,20 @@ class MoverRegistry:
 
 def _movers(index: int, of: tuple[Pod, ...], bindings: Bindings, blockers: Blockers, now: datetime) -> Movers:
     flags, odd = bindings.marks_on(index)
-    moving = [
-        (pod, bits, at)
-        for pod, bits, is_odd, at in zip(of, flags, odd, bindings.on_node(index), strict=True)
-        if bits & RESCHEDULABLE and (blockers.would_move(pod, now) if is_odd else not blockers.block(pod))
-    ]
+    places = bindings.on_node(index)
+    moving = tuple(
+        [
+            at
+            for at, (pod, bits, is_odd) in enumerate(zip(of, flags, odd, strict=True))
+            if bits & RESCHEDULABLE and (blockers.would_move(pod, now) if is_odd else not blockers.block(pod))
+        ]
+    )
     return Movers(
         of,
-        tuple([pod for pod, _, _ in moving]),
-        bindings.classes_at([at for _, _, at in moving]),
-        [bits for _, bits, _ in moving],
+        tuple([of[at] for at in moving]),
+        bindings.classes_at([places[at] for at in moving]),
+        [flags[at] for at in moving],
+        moving,
         span_of(compress(of, odd), now),
     )
 

@@ -74,14 +74,18 @@ class _Row:
         return not self.state.initialized, self.state.name
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _Join:
-    """All that can be joined, by provider id, and the rows that came of it; `twins`: an id is used twice."""
+    """All that can be joined, by provider id, and the rows that came of it; `twins`: an id is used twice.
+
+    `mark`: that of the rows that it belongs to. The rows after them take it over and change it.
+    """
 
     nodes: dict[str, Node]
     claims: dict[str, NodeClaim]
     rows: dict[_Key, _Row]
     twins: bool
+    mark: object = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,11 +167,12 @@ def _all_rows(cluster: Cluster, settings: Settings, registries: RowRegistries, e
     ids = [*map(_id_of, cluster.nodes), *map(_id_of, cluster.node_claims)]
     twins = len(nodes) + len(claims) != len(ids) - ids.count("") or len(by_key) != len(rows)
     names = [row.state.name for row in rows]
+    mark = object()
     return NodeRows(
         nodes=cluster.nodes,
         claims=cluster.node_claims,
         rules=settings.rules,
-        joined=_Join(nodes, claims, by_key, twins),
+        joined=_Join(nodes, claims, by_key, twins, mark),
         order=[row.order for row in rows],
         states=[row.state for row in rows],
         names=names,
@@ -178,6 +183,7 @@ def _all_rows(cluster: Cluster, settings: Settings, registries: RowRegistries, e
         has_node=bytearray(row.state.node is not None for row in rows),
         index={name: place for place, name in enumerate(names)},
         name_of_claim=dict(map(_claim_and_name, (row for row in rows if row.state.claim is not None))),
+        mark=mark,
     )
 
 
@@ -188,14 +194,15 @@ def _renewed(before: NodeRows, cluster: Cluster, settings: Settings, registries:
     if not (gone or new or gone_claims or new_claims):
         return before
     many = len(gone) + len(new) + len(gone_claims) + len(new_claims)
-    if before.joined.twins or many > _FEW + len(before.names) // _SHARE:
+    joined = before.joined
+    if joined.twins or joined.mark is not before.mark or many > _FEW + len(before.names) // _SHARE:
         return None
-    nodes = _replaced(before.joined.nodes, gone, new)
-    claims = _replaced(before.joined.claims, gone_claims, new_claims)
-    if nodes is None or claims is None:
+    joined.mark = None
+    if not _replace(joined.nodes, gone, new) or not _replace(joined.claims, gone_claims, new_claims):
         return None
+    nodes, claims, rows = joined.nodes, joined.claims, joined.rows
     named = {node.metadata.name: node for node in new if not node.spec.provider_id}
-    rows, out, coming = dict(before.joined.rows), [], []
+    out, coming = [], []
     changed: list[Node | NodeClaim] = [*gone, *new, *filter(_id_of, [*gone_claims, *new_claims])]
     for key in dict.fromkeys(map(_key_of_object, changed)):
         provider_id, name = key
@@ -210,10 +217,12 @@ def _renewed(before: NodeRows, cluster: Cluster, settings: Settings, registries:
         if found is not None:
             rows[key] = row = _row(found, settings, registries)
             coming.append(row)
-    return _edited(before, cluster, _Join(nodes, claims, rows, twins=False), out, coming)
+    found_rows = _edited(before, cluster, out, coming)
+    joined.mark = None if found_rows is None else found_rows.mark
+    return found_rows
 
 
-def _edited(before: NodeRows, cluster: Cluster, joined: _Join, out: list[_Row], coming: list[_Row]) -> NodeRows | None:
+def _edited(before: NodeRows, cluster: Cluster, out: list[_Row], coming: list[_Row]) -> NodeRows | None:
     """Return the columns without some rows and with others; None if one of these has another's place in the order."""
     order, claims = list(before.order), dict(before.name_of_claim)
     gone = sorted([_place_of(before, row) for row in out], reverse=True)
@@ -245,7 +254,7 @@ def _edited(before: NodeRows, cluster: Cluster, joined: _Join, out: list[_Row], 
         nodes=cluster.nodes,
         claims=cluster.node_claims,
         rules=before.rules,
-        joined=joined,
+        joined=before.joined,
         order=order,
         states=states,
         names=names,
@@ -300,13 +309,8 @@ def _claim_and_name(row: _Row) -> tuple[str, str]:
     return row.state.claim.metadata.name, row.state.name
 
 
-def _replaced(known: dict[str, _Kind], gone: Sequence[_Kind], new: Sequence[_Kind]) -> dict[str, _Kind] | None:
-    """Return objects by provider id without some and with others; None if an id would be used twice."""
-    found = dict(known)
+def _replace(known: dict[str, _Kind], gone: Sequence[_Kind], new: Sequence[_Kind]) -> bool:
+    """Exchange objects by provider id; False if an id would be used twice."""
     for item in gone:
-        found.pop(_id_of(item), None)
-    for item in new:
-        provider_id = _id_of(item)
-        if provider_id and found.setdefault(provider_id, item) is not item:
-            return None
-    return found
+        known.pop(_id_of(item), None)
+    return all(not _id_of(item) or known.setdefault(_id_of(item), item) is item for item in new)

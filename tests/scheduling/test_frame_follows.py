@@ -1,0 +1,125 @@
+"""A frame that follows an earlier one equals a frame that is compiled anew, whatever came, went or changed since."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dovetail.lifecycle.store import Store
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.objects import AnyObject, DaemonSet
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
+from dovetail.scheduling.place import place
+from dovetail.scheduling.simulate import simulate
+from dovetail.scheduling.snapshot import Snapshot
+from tests.support.scheduling_build import KINDS, NOW, homes, near, node, pod, pool, spread
+
+CATALOGUE = Catalogue(instance_types=KINDS)
+_SLOW = {"key": "slow", "effect": "NoSchedule"}
+_FORMS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "tainted": {"taints": [_SLOW]},
+    "starting": {"started": False, "taints": [_SLOW], "startup_taints": [_SLOW]},
+    "large": {"cpu": 16},
+    "other zone": {"zone": "b"},
+    "leaving": {"claim_meta": {"deletionTimestamp": "2026-05-01T11:00:00Z"}},
+    "alone": {"pool": ""},
+}
+_RULES: list[dict[str, Any]] = [
+    {},
+    {"topologySpreadConstraints": [spread()]},
+    {"affinity": near("podAntiAffinity")},
+    {"tolerations": [{"key": "slow", "operator": "Exists"}]},
+    {"owner": ("apps/v1", "DaemonSet")},
+    {"annotations": {"karpenter.sh/do-not-disrupt": "true"}},
+    {"ports": [{"containerPort": 80, "hostPort": 80}]},
+]
+_NODES = [f"n{number}" for number in range(8)]
+_NODE = st.tuples(st.just("node"), st.sampled_from(_NODES), st.sampled_from([*_FORMS, "gone"]))
+_POD = st.tuples(
+    st.sampled_from([f"{app}-{number}" for app in "ab" for number in range(6)]),
+    st.sampled_from([*_NODES, "", "gone"]),
+    st.sampled_from(["0.5", "3"]),
+    st.integers(0, len(_RULES) - 1),
+)
+_STEP = st.tuples(st.lists(st.one_of(_NODE, _POD), max_size=5), st.booleans())
+"""What changes, and whether a simulation is asked for before the next step."""
+
+
+def _put(store: Store, change: tuple[Any, ...]) -> None:
+    if change[0] == "node":
+        _, name, form = change
+        store.vanish("Node", "", name)
+        store.vanish("NodeClaim", "", f"claim-{name}")
+        for item in node(name, **_FORMS[form]) if form != "gone" else ():
+            store.observe(item)
+        return
+    name, where, cpu, rules = change
+    store.vanish("Pod", "default", name)
+    if where != "gone":
+        store.observe(pod(name, cpu, on=where, **_RULES[rules]))
+
+
+def _seen(snapshot: Snapshot) -> dict[str, object]:
+    frame, columns = snapshot.frame, snapshot.frame.columns
+    tolerations = pod("x", tolerations=[{"key": "slow", "operator": "Exists"}]).spec.tolerations
+    masks = [columns.tolerated(some, raw=raw).tolist() for some in ((), tolerations) for raw in (False, True)]
+    gone = [simulate(snapshot, [index]) for index in range(len(snapshot.states))]
+    return {
+        "nodes": [state.name for state in columns.states],
+        "taints": masks,
+        "names": [columns.renamed.tolist(), columns.unnamed.tolist()],
+        "room": frame.room.tolist(),
+        "open": [frame.open.tolist(), frame.staying.tolist(), frame.sound.tolist()],
+        "daemons": frame.daemons.daemons,
+        "ports": frame.ports,
+        "places": sorted(sorted(at.tolist()) for at in frame.places.counted.values()),
+        "answers": [homes(place(snapshot)), *((homes(found), len(found.blocking)) for found in gone)],
+    }
+
+
+@given(st.lists(_STEP, min_size=1, max_size=6), st.sampled_from([DOVETAIL, KARPENTER_1_15]))
+def test_a_frame_that_follows_equals_a_new_one(steps: list[tuple[list[Any], bool]], settings: Any) -> None:
+    """Room, taints, ports, topology and answers agree, also if nobody asked for the frames in between."""
+    store = Store()
+    fixed: list[AnyObject] = [
+        pool(),
+        msgspec.convert(
+            {
+                "metadata": {"name": "ds", "uid": "o"},
+                "spec": {
+                    "template": {
+                        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "250m"}}}]},
+                    }
+                },
+            },
+            DaemonSet,
+        ),
+    ]
+    for item in (*fixed, *(item for name in _NODES for item in node(name))):
+        store.observe(item)
+    seen: Snapshot | None = None
+    for changes, asked in (([], True), *steps, ([], True)):
+        for change in changes:
+            _put(store, change)
+        seen = Snapshot.build(store.cluster(), CATALOGUE, settings, NOW, seen)
+        if asked:
+            found, fresh = _seen(seen), _seen(Snapshot.build(store.cluster(), CATALOGUE, settings, NOW))
+            assert found == fresh
+
+
+def test_room_of_unchanged_nodes_is_not_summed_up_again() -> None:
+    """Of two nodes, only the one with a new pod is looked at for the next frame."""
+    store = Store()
+    for item in (pool(), *node("n1"), *node("n2"), *node("n3"), *node("n4"), pod("a-1", on="n1")):
+        store.observe(item)
+    before = Snapshot.build(store.cluster(), CATALOGUE, DOVETAIL, NOW)
+    room = before.frame.room.copy()
+    store.observe(pod("a-2", on="n2"))
+    after = Snapshot.build(store.cluster(), CATALOGUE, DOVETAIL, NOW, before)
+    assert after._last is not None
+    same = after._last.places(after.rows.codes)[1]
+    assert same.tolist() == [0, -1, 2, 3]
+    assert np.array_equal(after.frame.room[same >= 0], room[same[same >= 0]])
