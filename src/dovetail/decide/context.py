@@ -60,6 +60,9 @@ _Simulated = tuple[tuple[int, ...], bool, TypeBits]
 """What a simulation is kept by: the places of the nodes that go, whether it is for cost, and the types of new nodes."""
 
 
+_EMPTY_IS_OPEN = (Method.EMPTY, None)
+
+
 class _Awaiting:
     """The nodes that waiting pods would go to.
 
@@ -290,7 +293,7 @@ class RoundContext:
     def first_closed(self, facts: NodeFacts) -> FirstClosed:
         """Return where a node's gates 1 to 7 end for each method, without their sentences."""
         found = self._openings[1][id(facts)]
-        if (Method.EMPTY, None) in found and facts.name in self.awaited:
+        if _EMPTY_IS_OPEN in found and facts.name in self.awaited:
             return tuple((method, Gate.NOMINATED if method is Method.EMPTY else gate) for method, gate in found)
         return found
 

@@ -62,15 +62,17 @@ class Verdicts:
 
     def brief(self) -> tuple[BriefVerdict, ...]:
         """Return every node's verdict without its reasons, by name."""
-        context, batch = self._context, self._batch
+        context, batch, found = self._context, self._batch, []
         outlooks: tuple[dict[FirstClosed, _Outlook], dict[FirstClosed, _Outlook]] = ({}, {})
-        found = []
         for facts in context.nodes:
-            closed, in_batch = context.first_closed(facts), facts.name in batch
-            outlook = outlooks[in_batch].get(closed)
+            name, closed = facts.name, context.first_closed(facts)
+            known = outlooks[name in batch]
+            outlook = known.get(closed)
             if outlook is None:
-                outlook = outlooks[in_batch][closed] = self._outlook(facts, closed)
-            found.append(BriefVerdict(facts.name, facts.pool_name, self._brief(facts, *outlook)))
+                outlook = known[closed] = self._outlook(facts, closed)
+            furthest, methods = outlook
+            verdict = furthest.value if furthest and not methods else self._brief(facts, furthest, methods)
+            found.append(BriefVerdict(name, facts.pool_name, verdict))
         return tuple(found)
 
     def _of(self, facts: NodeFacts) -> NodeVerdict:
@@ -79,7 +81,10 @@ class Verdicts:
     def _outlook(self, facts: NodeFacts, closed: FirstClosed) -> "_Outlook":
         asked = [entry for entry in closed if _is_asked(entry[0], self._runs, facts, self._batch)]
         furthest = max((gate for _, gate in asked if gate is not None), key=_reached, default=None)
-        return furthest, tuple(method for method, gate in asked if gate is None)
+        methods = tuple(method for method, gate in asked if gate is None)
+        if methods and self._context.stabilizing and all(method in _COST for method in methods):
+            return max(furthest or Gate.STABILIZATION, Gate.STABILIZATION, key=_reached), ()
+        return furthest, methods
 
     def _brief(self, facts: NodeFacts, furthest: Gate | None, methods: tuple[Method, ...]) -> str:
         """Return the verdict that `deciding` comes to."""

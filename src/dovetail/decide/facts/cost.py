@@ -8,8 +8,8 @@ decide, at the bottom.
 
 import math
 import re
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
@@ -22,6 +22,7 @@ UNIT: Final = 1 << 27
 _LIMIT: Final = 10 * UNIT
 _INT32: Final = re.compile(r"[+-]?[0-9]+")  # what Go's ParseInt reads in base 10
 _MICROSECOND: Final = timedelta(microseconds=1)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @lru_cache(maxsize=1024)
@@ -100,6 +101,25 @@ def node_cost(pod_costs: int, expire_after: int | None, created: datetime | None
     """Return the disruption cost of a node, the sum of its pods' costs (in units) x lifetime remaining, as a ratio."""
     left, whole = _life_left(expire_after, created, now)
     return pod_costs * left, UNIT * whole
+
+
+def born(created: datetime) -> int:
+    """Return when a node was created, in microseconds of `costs_at`."""
+    return (created - _EPOCH) // _MICROSECOND
+
+
+def costs_at(nodes: Iterable[tuple[int, int | None, int | None]], now: datetime) -> list[float]:
+    """Return `node_cost` of many nodes, rounded: each with its pods' costs, `expire_after` and `born`."""
+    at, found = born(now), []
+    for pod_costs, whole, since in nodes:
+        if whole is None or since is None:
+            found.append(pod_costs / UNIT)
+        elif whole <= 0:
+            found.append(0.0)
+        else:
+            left = min(whole, max(0, whole - (at - since) * 1000))
+            found.append(pod_costs * left / (UNIT * whole))
+    return found
 
 
 def rescheduling_cost(positive_costs: int) -> Fraction:

@@ -159,7 +159,14 @@ class Guards:
 
     def over(self, pods: Iterable[Pod]) -> frozenset[str]:
         """Return all PDBs whose selector matches one of the pods."""
-        return frozenset(guard.key for pod in pods for guard in self.matching(pod))
+        found: set[str] = set()
+        for pod in pods:
+            labels = pod.metadata.labels
+            for key, by_value in self._by_label.get(pod.metadata.namespace, _NONE).items():
+                for guard in by_value.get(labels.get(key), ()):
+                    if guard.key not in found and guard.selector.matches(labels):
+                        found.add(guard.key)
+        return frozenset(found)
 
     def veto(self, pod: Pod, now: datetime) -> PdbVeto | None:
         """Return why the eviction API would refuse the pod now, or None."""

@@ -14,6 +14,7 @@ from itertools import count
 from operator import attrgetter
 from typing import Final
 
+from dovetail.decide.facts.cost import costs_at
 from dovetail.decide.facts.lineup import Lineup, step
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.oddities import Oddities
@@ -27,6 +28,7 @@ TimesOf = Callable[[NodeFacts], Sequence[datetime]]
 """Returns the times at which a node's answers may change."""
 
 _name: Final = attrgetter("name")
+_ageing: Final = attrgetter("ageing")
 _STALE_MAX: Final = 1000
 """How many outdated alarms are kept beside those of the nodes before they are cleared out."""
 
@@ -189,9 +191,10 @@ class CostOrder:
         gone, new = self._followed.step(nodes)
         if at != self._at or len(gone) + len(new) > len(nodes) // 4:
             self._at = at
-            keyed = sorted([(cost_key(facts, order, now), place) for place, facts in enumerate(nodes)])
-            self._keys = [key for key, _ in keyed]
-            self._order = [nodes[place] for _, place in keyed]
+            keys = _cost_keys(nodes, order, now)
+            places = sorted(range(len(keys)), key=keys.__getitem__)
+            self._keys = [keys[place] for place in places]
+            self._order = [nodes[place] for place in places]
             return tuple(self._order)
         for facts in gone:
             place = bisect_left(self._keys, cost_key(facts, order, now))
@@ -204,6 +207,13 @@ class CostOrder:
             self._keys.insert(place, key)
             self._order.insert(place, facts)
         return tuple(self._order)
+
+
+def _cost_keys(nodes: Sequence[NodeFacts], order: CandidateOrder, now: datetime) -> list[tuple[float, str]]:
+    """Return the `cost_key` of many nodes."""
+    if order is CandidateOrder.SAVINGS_RATIO:
+        return [cost_key(facts, order, now) for facts in nodes]
+    return list(zip(costs_at(map(_ageing, nodes), now), map(_name, nodes), strict=True))
 
 
 def cost_key(facts: NodeFacts, order: CandidateOrder, now: datetime) -> tuple[float, str]:
