@@ -187,7 +187,7 @@ def test_who_is_counted() -> None:
         facts_of(name="e", pool_name="gone", marked="x"),
     ]
     ledger = _ledger(nodes, _budget(100, is_percent=True))
-    assert [facts.name for facts in ledger.nodes_of["default"]] == ["a", "b", "c"]
+    assert [facts.name for facts in ledger.members["default"].nodes] == ["a", "b", "c"]
     assert ledger.leaving("default") == 2
     found = ledger.allowance("default", Reason.DRIFTED)
     assert (found.allowed, found.used, found.left) == (3, 2, 1)

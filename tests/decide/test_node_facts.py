@@ -666,5 +666,21 @@ def test_only_what_changed_is_read_again(monkeypatch: pytest.MonkeyPatch) -> Non
     nominated = decider.scene(
         town.question(catalogue=catalogue, settings=replace(DOVETAIL, paused=True), pod_events={"a": NOW})
     ).nodes
-    assert asked == ["facts", "read"]
+    assert asked == ["facts"]
     assert nominated[0].last_event == NOW
+
+
+def test_facts_of_other_pods_keep_the_rest() -> None:
+    """After pods came and went, the facts equal those of a decider that reads everything again."""
+    town = Town(kind("m", "1"))
+    town.pool()
+    for name in "ab":
+        town.node(name, "m")
+        town.pod(f"on-{name}", name)
+    decider, catalogue = Decider(), town.catalogue
+    assert [len(facts.reschedulable) for facts in decider.scene(town.question(catalogue=catalogue)).nodes] == [1, 1]
+    town.pod("more", "b", cpu="200m")
+    town.event("b")
+    question = town.question(catalogue=catalogue)
+    for one, other in zip(decider.scene(question).nodes, Decider(memory=False).scene(question).nodes, strict=True):
+        assert msgspec.structs.asdict(one) == msgspec.structs.asdict(other)

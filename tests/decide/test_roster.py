@@ -110,6 +110,7 @@ def test_what_is_kept_equals_what_is_new(
         for pool in ("web", "db"):
             counted = [facts for facts in nodes if facts.pool_name == pool and facts.counted]
             assert list(found.get(pool, NOBODY).nodes) == counted
+            assert found.get(pool, NOBODY).count == len(counted)
             assert found.get(pool, NOBODY).used == sum(facts.used for facts in counted)
         closed = hidden.of(nodes, now, lambda facts: facts.hidden_until)
         assert list(closed) == [facts for facts in nodes if facts.hidden_until and now < facts.hidden_until]

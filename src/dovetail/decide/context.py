@@ -215,7 +215,7 @@ class RoundContext:
     @cached
     def chains(self) -> Chains:
         """Return gates 1 to 7 of every node, for every method."""
-        return Chains(self.by_name, self.gate_context, self._awaiting.by_node)
+        return Chains(self.nodes, self.gate_context, self._awaiting.by_node)
 
     @cached
     def _awaiting(self) -> _Awaiting:

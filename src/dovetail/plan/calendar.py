@@ -59,7 +59,7 @@ def calendar_of(context: RoundContext, days: int) -> tuple[PoolCalendar, ...]:
     end = now + timedelta(days=days)
     pools = []
     for pool in sorted(policies):
-        policy, counted = policies[pool], len(ledger.nodes_of[pool])
+        policy, counted = policies[pool], ledger.members[pool].count
         current = {reason: ledger.allowance(pool, reason) for reason in REASONS}
         moments = _moments(ledger, pool, now, end)
         pools.append(
@@ -111,7 +111,7 @@ def _stretches(
 
 def _stretch(ledger: BudgetLedger, pool: str, reason: Reason, begin: datetime, end: datetime) -> Stretch:
     """Return what may leave from `begin` on: by the flat budgets, and by what the rates have left."""
-    policy, nodes = ledger.policies[pool], len(ledger.nodes_of[pool])
+    policy, nodes = ledger.policies[pool], ledger.members[pool].count
     if window_hold(pool, policy, reason, begin) is not None:
         return Stretch(begin=begin, end=end, allowed=0, budget=None, closed=True)
     flat = flat_allowance(policy, nodes, 0, reason, ledger.settings, begin)

@@ -204,6 +204,13 @@ class FactsCache:
         known = self._nodes.get(inputs[0].name)
         return known.facts if known is not None and _same(known.inputs, inputs) else None
 
+    def facts_but_for_pods(self, inputs: Inputs) -> NodeFacts | None:
+        """Return the facts cached for the same inputs, whatever pods the node has; None: something else changed too."""
+        known = self._nodes.get(inputs[0].name)
+        if known is None or not _same((inputs[0], known.inputs[1], *inputs[2:6], known.inputs[6]), known.inputs):
+            return None
+        return known.facts
+
     def keep_facts(self, inputs: Inputs, facts: NodeFacts, now: datetime) -> None:
         """Cache the facts of a node unless they depend on time."""
         if facts.drifted_since == now:

@@ -69,11 +69,12 @@ class Lineup(tuple[NodeFacts, ...]):  # noqa: SLOT001 - a tuple can have no slot
                 return None
             found.insert(place, facts)
         after = self._made(found, self.mark, gone, new)
-        if self._by_name is not None:
-            after._by_name = dict(self._by_name)
+        names, self._by_name = self._by_name, None  # taken over: hardly anybody asks this lineup again
+        if names is not None:
             for facts in gone:
-                del after._by_name[facts.name]
-            after._by_name.update((facts.name, facts) for facts in new)
+                del names[facts.name]
+            names.update((facts.name, facts) for facts in new)
+            after._by_name = names
         return after
 
 

@@ -7,7 +7,9 @@ facts, below the context.
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from operator import attrgetter
-from typing import Final
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from dovetail.decide.facts.cache import FactsCache, Inputs, LastReading, Reading
 from dovetail.decide.facts.drainability import Guards
@@ -113,7 +115,8 @@ class Reader:
             return self._read(inputs)
         known = self.memory.facts_of(inputs)
         if known is None:
-            known = self._read(inputs)
+            before = self.memory.facts_but_for_pods(inputs)
+            known = self._read(inputs) if before is None else _with_pods(before, inputs)
             self.memory.keep_facts(inputs, known, self.now)
         return known
 
@@ -164,18 +167,8 @@ class Reader:
             price=offers[0].price if offers else 0,
             price_float=offers[0].price_float if offers else 0.0,
             offering_price=min((o.price_float for o in offers), default=None),
-            reschedulable=tuple(sums.reschedulable),
-            pod_costs=sums.moving,
-            positive_costs=sums.positive,
-            all_costs=sums.all,
-            tracked_costs=sums.tracked,
-            protection=sums.protection,
-            pdb_veto=sums.veto,
-            unreadable=tuple(sums.unreadable),
-            claiming=sums.claiming,
             rebooting=is_true(conditions, names.CONDITION_REBOOTING),
-            pod_windows=tuple(sums.windows),
-            surges=tuple(sums.surges.values()),
+            **_of_pods(sums),
         )
 
     def _marked(self, state: StateNode) -> tuple[str, datetime | None]:
@@ -196,6 +189,29 @@ class Reader:
         if policy is not None and policy.expire_after_set and self.settings.rules.retires_expired:
             return policy.expire_after
         return read_expiry(claim.spec.expire_after) if claim is not None else None
+
+
+def _of_pods(sums: PodSums) -> dict[str, Any]:
+    """Return the facts of a node that follow from its pods."""
+    return {
+        "reschedulable": tuple(sums.reschedulable),
+        "pod_costs": sums.moving,
+        "positive_costs": sums.positive,
+        "all_costs": sums.all,
+        "tracked_costs": sums.tracked,
+        "protection": sums.protection,
+        "pdb_veto": sums.veto,
+        "unreadable": tuple(sums.unreadable),
+        "claiming": sums.claiming,
+        "pod_windows": tuple(sums.windows),
+        "surges": tuple(sums.surges.values()),
+    }
+
+
+def _with_pods(before: NodeFacts, inputs: Inputs) -> NodeFacts:
+    """Return the facts of a node of which only the pods and their last event are others."""
+    state, sums, *_, seen = inputs
+    return replace(before, last_event=timers.last_pod_event(state.claim, seen), **_of_pods(sums))
 
 
 def _expected_by_scheduler(snapshot: Snapshot) -> Iterator[str]:

@@ -6,8 +6,8 @@ slowly. Sits in decide, above node_facts, below the cache and the context.
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -18,6 +18,7 @@ from dovetail.decide.facts.cost import costs_at
 from dovetail.decide.facts.lineup import Lineup, step
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.oddities import Oddities
+from dovetail.model.cached import cached
 from dovetail.model.command import Method
 from dovetail.model.settings import CandidateOrder
 from dovetail.model.verdicts import Gate
@@ -114,7 +115,7 @@ class Openings:
     def _start_again(self) -> None:
         self._followed, self._alarms = _Followed(), _Alarms()
         self._closed: dict[int, FirstClosed] = {}
-        self._passing: dict[Method, Lineup] = {method: Lineup.of(()) for method in Method}
+        self._passing: dict[Method, Lineup] = dict.fromkeys(Method, Lineup.of(()))
 
     def look_at(
         self,
@@ -145,19 +146,23 @@ class Openings:
                     coming.setdefault(method, {})[id(facts)] = facts
             times = (*facts.times, *facts.window_edges(now)) if facts.pod_windows else facts.times
             self._alarms.set(facts, times, now)
+        made: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Lineup] = {}
         for method in {**out, **coming}:
-            some, others = out.get(method, {}), coming.get(method, {})
-            self._passing[method] = self._edited(method, tuple(some.values()), tuple(others.values()), nodes)
+            some, others, before = out.get(method, {}), coming.get(method, {}), self._passing[method]
+            mark = id(before), tuple(some), tuple(others)
+            if mark not in made:  # the two cost methods have the same nodes
+                made[mark] = _edited(before, tuple(some.values()), tuple(others.values()), nodes)
+            self._passing[method] = made[mark]
         return dict(self._passing), dict(self._closed)
 
-    def _edited(
-        self, method: Method, gone: Sequence[NodeFacts], new: Sequence[NodeFacts], nodes: Sequence[NodeFacts]
-    ) -> Lineup:
-        found = self._passing[method].edited(gone, new)
-        if found is None:
-            here = {id(facts) for facts in (*self._passing[method], *new)}.difference(map(id, gone))
-            found = Lineup.of([facts for facts in nodes if id(facts) in here])
-        return found
+
+def _edited(before: Lineup, gone: Sequence[NodeFacts], new: Sequence[NodeFacts], nodes: Sequence[NodeFacts]) -> Lineup:
+    """Return a lineup without some nodes and with others; `nodes`: all of them, by name."""
+    found = before.edited(gone, new)
+    if found is None:
+        here = {id(facts) for facts in (*before, *new)}.difference(map(id, gone))
+        found = Lineup.of([facts for facts in nodes if id(facts) in here])
+    return found
 
 
 def openings_once(
@@ -191,6 +196,10 @@ class CostOrder:
         gone, new = self._followed.step(nodes)
         if at != self._at or len(gone) + len(new) > len(nodes) // 4:
             self._at = at
+            if isinstance(nodes, Lineup) and not nodes.namesakes:
+                # Nodes hardly change their order as they age, and a list that is almost sorted is sorted at once.
+                left = set(map(id, gone))
+                nodes = [*[facts for facts in self._order if id(facts) not in left], *new]
             keys = _cost_keys(nodes, order, now)
             places = sorted(range(len(keys)), key=keys.__getitem__)
             self._keys = [keys[place] for place in places]
@@ -257,39 +266,40 @@ class Hidden:
         return found
 
 
-@dataclass(frozen=True, slots=True)
 class Counted:
-    """The nodes of a pool that budgets count, and how many of them use up budget."""
+    """How many nodes of a pool budgets count, and how many of them use up budget; which ones is found if asked."""
 
-    nodes: Lineup
-    used: int
+    def __init__(self, pool: str, count: int, used: int, everybody: Sequence[NodeFacts]) -> None:
+        self.count, self.used = count, used
+        self._pool, self._everybody = pool, everybody
+
+    @cached
+    def nodes(self) -> Sequence[NodeFacts]:
+        """Return these nodes, by name."""
+        own = (facts for facts in self._everybody if facts.counted and facts.pool_name == self._pool)
+        return sorted(own, key=_name)
 
 
-NOBODY: Final = Counted(Lineup.of(()), 0)
+NOBODY: Final = Counted("", 0, 0, ())
 
 
 class Members:
-    """The nodes that budgets count, by pool."""
+    """How many nodes budgets count, by pool."""
 
     def __init__(self) -> None:
         self._followed = _Followed()
-        self._of: dict[str, Counted] = {}
+        self._count: Counter[str] = Counter()
+        self._used: Counter[str] = Counter()
 
     def by_pool(self, nodes: Sequence[NodeFacts]) -> Mapping[str, Counted]:
-        """Return the counted nodes of each pool that has some, by name."""
-        gone, new = self._followed.step(nodes)
-        for pool in dict.fromkeys(facts.pool_name for facts in (*gone, *new)):
-            before = self._of.get(pool, NOBODY)
-            leaving = [facts for facts in gone if facts.counted and facts.pool_name == pool]
-            coming = [facts for facts in new if facts.counted and facts.pool_name == pool]
-            found = before.nodes.edited(leaving, coming)
-            if found is None:
-                left = set(map(id, leaving))
-                staying = [facts for facts in before.nodes if id(facts) not in left]
-                found = Lineup.of(sorted([*staying, *coming], key=_name))
-            used = before.used + sum(facts.used for facts in coming) - sum(facts.used for facts in leaving)
-            self._of[pool] = Counted(found, used)
-        return dict(self._of)
+        """Return the counted nodes of each pool that has some."""
+        for some, sign in zip(self._followed.step(nodes), (-1, 1), strict=True):
+            for facts in some:
+                if facts.counted:
+                    self._count[facts.pool_name] += sign
+                    self._used[facts.pool_name] += sign * facts.used
+        pools = [pool for pool, count in self._count.items() if count]
+        return {pool: Counted(pool, self._count[pool], self._used[pool], nodes) for pool in pools}
 
 
 class Roster:

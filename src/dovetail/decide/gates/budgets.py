@@ -154,9 +154,7 @@ class BudgetLedger:
     ) -> None:
         self._histories, self._hold = histories, hold
         self.policies, self.settings, self.now, self.in_flight = policies, settings, now, in_flight
-        counted = {name: members.get(name, NOBODY) for name in policies}
-        self.nodes_of: dict[str, Sequence[NodeFacts]] = {name: entry.nodes for name, entry in counted.items()}
-        self._used = {name: entry.used for name, entry in counted.items()}
+        self.members: dict[str, Counted] = {name: members.get(name, NOBODY) for name in policies}
         self._flat: dict[tuple[str, Reason], Allowance] = {}
         self._domains: dict[str, dict[str, DomainAllowance]] = {}
 
@@ -168,9 +166,9 @@ class BudgetLedger:
         return self._flat[key]
 
     def _allowance(self, pool: str, reason: Reason) -> Allowance:
-        policy, counted, used = self.policies[pool], len(self.nodes_of[pool]), self._used[pool]
+        policy, counted, used = self.policies[pool], self.members[pool].count, self.members[pool].used
         if reason is Reason.UNHEALTHY:  # nodes that are not ready are the ones to repair (spec section 19)
-            used = sum(bool(facts.marked) for facts in self.nodes_of[pool])
+            used = sum(bool(facts.marked) for facts in self.members[pool].nodes)
         flat = flat_allowance(policy, counted, used, reason, self.settings, self.now)
         held = self._hold(pool, reason)
         if held is not None:
@@ -179,7 +177,7 @@ class BudgetLedger:
 
     def rates(self, pool: str, reason: Reason, at: datetime) -> list[Allowance]:
         """Return what the rate budgets of a pool have left at a time, if no further node starts leaving until then."""
-        counted = len(self.nodes_of[pool])
+        counted = self.members[pool].count
         return [
             rate_allowance(budget, counted, self._departures(pool, budget), self._planned(pool, budget), at)
             for budget in self.policies[pool].budgets
@@ -191,7 +189,7 @@ class BudgetLedger:
 
     def leaving(self, pool: str) -> int:
         """Return how many nodes of a pool are leaving or not ready, which flat budgets count as used."""
-        return self._used[pool]
+        return self.members[pool].used
 
     def _departures(self, pool: str, budget: Budget) -> list[Departure] | None:
         history = self._histories.get(pool, ())
@@ -203,7 +201,7 @@ class BudgetLedger:
         """Count the nodes of commands in validation, which the history does not contain yet."""
         history = self._histories.get(pool, ())
         noted = {entry.command for entry in history or ()}
-        own = {facts.name for facts in self.nodes_of[pool]}
+        own = {facts.name for facts in self.members[pool].nodes}
         return sum(
             entry.node in own
             and entry.command_id not in noted
@@ -286,7 +284,7 @@ class BudgetLedger:
         self, pool: str, budget: Budget, candidates: Sequence[NodeFacts]
     ) -> dict[str, DomainAllowance]:
         members: dict[str, list[NodeFacts]] = {}
-        for facts in self.nodes_of[pool]:
+        for facts in self.members[pool].nodes:
             members.setdefault(domain_of(facts, budget.topology_key), []).append(facts)
         for facts in candidates:
             members.setdefault(domain_of(facts, budget.topology_key), [])

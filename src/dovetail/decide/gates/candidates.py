@@ -12,6 +12,7 @@ from itertools import takewhile
 
 import msgspec
 
+from dovetail.decide.facts.lineup import Lineup
 from dovetail.decide.facts.node_facts import NodeFacts, is_length
 from dovetail.decide.gates import method_rules, node_rules
 from dovetail.decide.gates.gate_results import GateContext, Rule, pod_name, stopped
@@ -152,7 +153,7 @@ class Chains(Mapping[str, dict[Method, Chain]]):
 
     def __init__(
         self,
-        nodes: Mapping[str, NodeFacts],
+        nodes: Lineup,
         gate_context: GateContext,
         awaited: Callable[[], Mapping[str, Sequence[Pod]]],
     ) -> None:
@@ -170,16 +171,16 @@ class Chains(Mapping[str, dict[Method, Chain]]):
         """Return a node's chains from its own objects alone, ignoring waiting pods."""
         found = self._found.get(name)
         if found is None:
-            found = self._found[name] = gates_of(self._nodes[name], self._gate_context)
+            found = self._found[name] = gates_of(self._nodes.by_name[name], self._gate_context)
         return found
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the nodes by name."""
-        return iter(self._nodes)
+        return iter(self._nodes.by_name)
 
     def __len__(self) -> int:
         """Count the nodes."""
-        return len(self._nodes)
+        return len(self._nodes.by_name)
 
 
 def is_bounded(claim: NodeClaim) -> bool:

@@ -5,6 +5,8 @@ Values and two small steps that several methods take; no method is known here. S
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Final
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -18,6 +20,8 @@ from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.money import nearest
 from dovetail.model.policies.policy import Reason
 from dovetail.model.verdicts import Gate, GateResult
+
+_pool_name: Final = attrgetter("pool_name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +143,7 @@ class HeldBack(Mapping[str, GateResult]):
 
     def __init__(self, context: RoundContext, method: Method, nodes: Sequence[NodeFacts]) -> None:
         """Keep the result of each pool, but not the context: it may refer to this."""
-        pools = dict.fromkeys(facts.pool_name for facts in nodes)
+        pools = dict.fromkeys(map(_pool_name, nodes))
         self._said = {pool: budget_result(context, method, pool) for pool in pools}
         self._nodes = nodes
 

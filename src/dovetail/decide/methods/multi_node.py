@@ -15,6 +15,7 @@ from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods.method import HeldBack, MethodRun, take_within
 from dovetail.decide.methods.moves import Move, command_of, cost_move, score
 from dovetail.model.command import Method
+from dovetail.scheduling.pods.surge import NO_SURGES
 
 METHOD = Method.MULTI_NODE
 FURTHER_MAX = 6
@@ -35,7 +36,9 @@ def run(context: RoundContext) -> MethodRun:
     if context.stabilizing:
         return MethodRun(method=METHOD)
     # a node that needs a rolling update is handled alone
-    together = [facts for facts in candidates(context) if not facts.surges]
+    together: Sequence[NodeFacts] = candidates(context)
+    if context.snapshot.surges is not NO_SURGES:
+        together = [facts for facts in together if not facts.surges]
     taken, waiting = take_within(together, context.left(METHOD))
     held = HeldBack(context, METHOD, waiting)
     asked: dict[int, Move | Refusal] = {}

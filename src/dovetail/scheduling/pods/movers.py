@@ -16,6 +16,7 @@ from dovetail.scheduling.pods.bindings import Bindings
 from dovetail.scheduling.pods.classes import RESCHEDULABLE, PodClass, SpecInfo
 from dovetail.scheduling.pods.evictions import Blockers, ProtectionSpan, span_of
 from dovetail.scheduling.pods.surge import Owner
+from dovetail.scheduling.reading.changes import changes
 
 Leaving = list[tuple[PodClass, int, int]]
 """Class, node and flags of pods that leave their node."""
@@ -284,7 +285,9 @@ def _movers(index: int, of: tuple[Pod, ...], bindings: Bindings, blockers: Block
 
 def _block_the_same(one: Sequence[PodDisruptionBudget], other: Sequence[PodDisruptionBudget]) -> bool:
     """Return whether two lists of PDBs block the same pods permanently: only their specs matter, not their counts."""
-    return len(one) == len(other) and all(
-        a is b or (a.metadata.namespace == b.metadata.namespace and a.spec == b.spec)
-        for a, b in zip(one, other, strict=True)
+    if len(one) != len(other):
+        return False
+    gone, new = changes(one, other)
+    return len(gone) == len(new) and all(
+        a.metadata.namespace == b.metadata.namespace and a.spec == b.spec for a, b in zip(gone, new, strict=True)
     )
