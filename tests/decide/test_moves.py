@@ -432,7 +432,7 @@ def test_those_who_wait_carry_the_reason() -> None:
     """The reasons are there when they are asked for."""
     context = _ledger(Allowance(allowed=1, used=0))
     nodes = [facts_of(name=name, pool_name=name[0]) for name in ("a2", "c1")]
-    held = HeldBack(context, Method.EMPTY, nodes)
+    held = HeldBack(context, Method.EMPTY, nodes, [facts.pool_name for facts in nodes])
     assert len(held) == 2
     assert dict(held) == held_back(context, Method.EMPTY, nodes)
     assert "a2" in held

@@ -22,6 +22,7 @@ from dovetail.scheduling.columns import NodeColumns
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.frame import Frame, FrameNodes, FrameSupply, PodPlaces
 from dovetail.scheduling.frame_inputs import FrameInputs, LastFrame
+from dovetail.scheduling.in_use import PortsAndVolumes
 from dovetail.scheduling.launch.daemons import Daemon, DaemonTerms
 from dovetail.scheduling.launch.limits import PoolLimits
 from dovetail.scheduling.launch.machines import Amounts, Mask
@@ -38,7 +39,6 @@ from dovetail.scheduling.reading.memory import SnapshotMemory, remembered
 from dovetail.scheduling.reading.rows import UNCHANGED, Edits, NodeRows, read_rows
 from dovetail.scheduling.room import expected_daemons, room_at, room_left
 from dovetail.scheduling.surroundings import Surroundings, surroundings_of
-from dovetail.scheduling.taken import Taken
 from dovetail.scheduling.under_way import Settled, UnderWay
 
 _REGISTRY_MAX = 20_000
@@ -364,7 +364,7 @@ class Snapshot:
         room = self._room(inputs, terms)
         room.flags.writeable = False  # the next frame takes rows of it
         sound = np.all(room >= 0, axis=1)
-        taken = Taken(self.cluster.pods, self.bindings, self.storage, memory.classes)
+        in_use = PortsAndVolumes(self.cluster.pods, self.bindings, self.storage, memory.classes)
         here = {*np.flatnonzero(np.bincount(self.bindings.cls)).tolist(), *inputs.virtual}
         classes = [memory.classes.all[at] for at in sorted(here)]
         nodes = FrameNodes(
@@ -373,8 +373,8 @@ class Snapshot:
             sound=sound,
             open=self.staying & sound,
             staying=self.staying & inputs.joined,
-            ports=taken.ports,
-            attached=taken.attached,
+            ports=in_use.ports,
+            attached=in_use.attached,
         )
         supply = FrameSupply(
             machines=memory.machines, resources=memory.resources, pools=pools, templates=templates, daemons=terms

@@ -103,22 +103,33 @@ def node_cost(pod_costs: int, expire_after: int | None, created: datetime | None
     return pod_costs * left, UNIT * whole
 
 
-def born(created: datetime) -> int:
-    """Return when a node was created, in microseconds of `costs_at`."""
-    return (created - _EPOCH) // _MICROSECOND
+Ageing = tuple[int, int, int, int, int]
+"""How the cost of a node falls: a factor, its lifetime, how much of that goes by in a microsecond, the divisor of
+factor x remaining lifetime, and the microsecond in which it was created."""
 
 
-def costs_at(nodes: Iterable[tuple[int, int | None, int | None]], now: datetime) -> list[float]:
-    """Return `node_cost` of many nodes, rounded: each with its pods' costs, `expire_after` and `born`."""
-    at, found = born(now), []
-    for pod_costs, whole, since in nodes:
-        if whole is None or since is None:
-            found.append(pod_costs / UNIT)
-        elif whole <= 0:
-            found.append(0.0)
-        else:
-            left = min(whole, max(0, whole - (at - since) * 1000))
-            found.append(pod_costs * left / (UNIT * whole))
+def ageing(pod_costs: int, expire_after: int | None, created: datetime | None) -> Ageing:
+    """Return how the cost of a node falls; in the smallest whole numbers, which are divided fastest."""
+    if expire_after is None or created is None:
+        return pod_costs, 1, 0, UNIT, 0
+    since, whole, step, unit = (created - _EPOCH) // _MICROSECOND, max(expire_after, 0), 1000, UNIT
+    if whole % step == 0:
+        whole, step = whole // step, 1
+    if pod_costs % unit == 0:
+        pod_costs, unit = pod_costs // unit, 1
+    return pod_costs, whole, step, unit * (whole or 1), since
+
+
+def costs_at(nodes: Iterable[Ageing], now: datetime) -> list[float]:
+    """Return `node_cost` of many nodes, rounded."""
+    at, found = (now - _EPOCH) // _MICROSECOND, []
+    for factor, whole, step, divisor, since in nodes:
+        left = whole - (at - since) * step
+        if left > whole:
+            left = whole
+        elif left < 0:
+            left = 0
+        found.append(factor * left / divisor)
     return found
 
 

@@ -259,9 +259,9 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return any(owner.kind == "Job" for pod in self.reschedulable for owner in pod.metadata.owner_references)
 
     @cached
-    def ageing(self) -> tuple[int, int | None, int | None]:
-        """Return what its disruption cost follows from at any time (`cost.costs_at`)."""
-        return self.pod_costs, self.expire_after, None if self.created is None else cost.born(self.created)
+    def ageing(self) -> cost.Ageing:
+        """Return how its disruption cost falls."""
+        return cost.ageing(self.pod_costs, self.expire_after, self.created)
 
     def disruption_cost_float(self, now: datetime) -> float:
         """Return the disruption cost, rounded."""

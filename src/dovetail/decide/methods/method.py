@@ -3,10 +3,8 @@
 Values and two small steps that several methods take; no method is known here. Sits in decide, below the methods.
 """
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
-from typing import Final
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -20,8 +18,6 @@ from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.money import nearest
 from dovetail.model.policies.policy import Reason
 from dovetail.model.verdicts import Gate, GateResult
-
-_pool_name: Final = attrgetter("pool_name")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,9 +137,8 @@ class HeldBack(Mapping[str, GateResult]):
     Thousands may wait, and only their verdicts say why.
     """
 
-    def __init__(self, context: RoundContext, method: Method, nodes: Sequence[NodeFacts]) -> None:
-        """Keep the result of each pool, but not the context: it may refer to this."""
-        pools = dict.fromkeys(map(_pool_name, nodes))
+    def __init__(self, context: RoundContext, method: Method, nodes: Sequence[NodeFacts], pools: Iterable[str]) -> None:
+        """Keep the result of each of their pools, but not the context: it may refer to this."""
         self._said = {pool: budget_result(context, method, pool) for pool in pools}
         self._nodes = nodes
 
@@ -166,7 +161,7 @@ class HeldBack(Mapping[str, GateResult]):
 
 def held_back(context: RoundContext, method: Method, nodes: Sequence[NodeFacts]) -> dict[str, GateResult]:
     """Build the results of nodes whose pool had no budget left for them."""
-    return dict(HeldBack(context, method, nodes))
+    return dict(HeldBack(context, method, nodes, dict.fromkeys(facts.pool_name for facts in nodes)))
 
 
 def with_budget(
@@ -177,7 +172,7 @@ def with_budget(
     if not shut:
         return candidates, {}
     waiting = [facts for facts in candidates if facts.pool_name in shut]
-    return [facts for facts in candidates if facts.pool_name not in shut], HeldBack(context, method, waiting)
+    return [facts for facts in candidates if facts.pool_name not in shut], HeldBack(context, method, waiting, shut)
 
 
 def blocked_move(nodes: Sequence[NodeFacts], refusal: Refusal) -> BlockedMove:

@@ -39,8 +39,9 @@ def run(context: RoundContext) -> MethodRun:
     together: Sequence[NodeFacts] = candidates(context)
     if context.snapshot.surges is not NO_SURGES:
         together = [facts for facts in together if not facts.surges]
-    taken, waiting = take_within(together, context.left(METHOD))
-    held = HeldBack(context, METHOD, waiting)
+    left = context.left(METHOD)
+    taken, waiting = take_within(together, left)
+    held = HeldBack(context, METHOD, waiting, [pool for pool in left if waiting and left[pool] <= 0])
     asked: dict[int, Move | Refusal] = {}
     attempt = partial(_attempt, context, taken, asked)
     largest = min(len(taken), context.settings.batch_maximum)

@@ -310,7 +310,7 @@ def _claim_and_name(row: _Row) -> tuple[str, str]:
 
 
 def _replace(known: dict[str, _Kind], gone: Sequence[_Kind], new: Sequence[_Kind]) -> bool:
-    """Exchange objects by provider id; False if an id would be used twice."""
+    """Replace objects by provider id; return False if an id would be used twice."""
     for item in gone:
         known.pop(_id_of(item), None)
     return all(not _id_of(item) or known.setdefault(_id_of(item), item) is item for item in new)

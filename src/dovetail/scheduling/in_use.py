@@ -11,7 +11,7 @@ from dovetail.scheduling.pods.pod import HostPort
 from dovetail.scheduling.pods.volumes import Storage
 
 
-class Taken:
+class PortsAndVolumes:
     """`ports`: host ports in use, by node; `attached`: volumes by node and driver, if there are attach limits."""
 
     def __init__(self, pods: Sequence[Pod], bindings: Bindings, storage: Storage, classes: Classes) -> None:
