@@ -49,8 +49,8 @@ def _columns(rows: NodeRows) -> tuple[object, ...]:
         rows.leaving,
         rows.stays,
         rows.has_node,
-        rows.index,
-        rows.name_of_claim,
+        dict(rows.index),
+        dict(rows.name_of_claim),
         rows.initialized,
     )
 
@@ -86,6 +86,7 @@ def test_rows_that_follow_equal_rows_that_are_new(
     registries, settings = RowRegistries(Resources(), NodeNames(), Sizes()), Settings()
     cluster_of_these, here = source(), _Objects()
     rows: NodeRows | None = None
+    was: tuple[object, ...] = ()
     for changes in rounds:
         for kind, name, provider_id, state in changes:
             here.pop((kind, name), None)
@@ -94,6 +95,8 @@ def test_rows_that_follow_equal_rows_that_are_new(
         cluster, before = cluster_of_these(here), rows
         rows = read_rows(cluster, settings, registries, before)
         assert _columns(rows) == _columns(read_rows(cluster, settings, registries, None))
+        assert before is None or _columns(before) == was
+        was = _columns(rows)
         edits = None if before is None else rows.edits_since(before.mark)
         if before is not None and edits is not None:
             states = list(before.states)

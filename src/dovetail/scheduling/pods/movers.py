@@ -236,8 +236,9 @@ class MoverRegistry:
         if old is not None and old._surging == surging and _block_the_same(old._pdbs, pdbs):
             self._blockers = old._blockers
             if old._keys is keys:
-                # Everything known is kept, whether it is used in this round or not.
-                self._earlier = {**old._earlier, **old._by_node}
+                # Everything known is kept, whether it is used in this round or not; pods tell what is still valid.
+                self._earlier = old._earlier
+                self._earlier.update(old._by_node)
                 self.lineage = old.lineage
 
     @property

@@ -7,7 +7,7 @@ before, and learns which rows they changed. Decides nothing; `scheduling.snapsho
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, MutableSequence, Sequence
+from collections.abc import Iterable, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
@@ -78,25 +78,31 @@ class _Row:
 class _Join:
     """All that can be joined, by provider id, and the rows that came of it; `twins`: an id is used twice.
 
-    `mark`: that of the rows that it belongs to. The rows after them take it over and change it.
+    `order`: what the rows are sorted by; `name_of_claim`: the names of rows by those of their NodeClaims. `mark`: that
+    of the rows that all this belongs to. The rows after them take it over and change it.
     """
 
     nodes: dict[str, Node]
     claims: dict[str, NodeClaim]
     rows: dict[_Key, _Row]
     twins: bool
-    mark: object = None
+    order: list[_Order]
+    name_of_claim: dict[str, str]
+    mark: object
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeRows:
-    """All rows, column by column. `edits` leads here from the rows with the mark `since`; `mark` stands for these."""
+    """All rows, column by column. `edits` leads here from the rows with the mark `since`; `mark` stands for these.
+
+    `initialized`: how many are of initialized nodes; these come first.
+    """
 
     nodes: Sequence[Node]
     claims: Sequence[NodeClaim]
     rules: Rules
     joined: _Join
-    order: list[_Order]
+    initialized: int
     states: list[StateNode]
     names: list[str]
     codes: "array[int]"
@@ -105,7 +111,6 @@ class NodeRows:
     stays: bytearray
     has_node: bytearray
     index: dict[str, int]
-    name_of_claim: dict[str, str]
     edits: Edits = UNCHANGED
     since: object = None
     mark: object = field(default_factory=object)
@@ -122,9 +127,11 @@ class NodeRows:
         return len(self.index) != len(self.names)
 
     @property
-    def initialized(self) -> int:
-        """Return how many rows are of initialized nodes; these come first."""
-        return bisect_left(self.order, (True, ""))
+    def name_of_claim(self) -> Mapping[str, str]:
+        """Return the names of rows by those of their NodeClaims."""
+        if self.joined.mark is self.mark:
+            return self.joined.name_of_claim
+        return _claims_and_names(self.states)
 
     def staying(self, marked: Sequence[str]) -> tuple[list[str], Mask]:
         """Return why each row is leaving, empty if it is not, and which rows stay; rows that are `marked` leave too."""
@@ -167,14 +174,14 @@ def _all_rows(cluster: Cluster, settings: Settings, registries: RowRegistries, e
     ids = [*map(_id_of, cluster.nodes), *map(_id_of, cluster.node_claims)]
     twins = len(nodes) + len(claims) != len(ids) - ids.count("") or len(by_key) != len(rows)
     names = [row.state.name for row in rows]
-    mark = object()
+    mark, states = object(), [row.state for row in rows]
     return NodeRows(
         nodes=cluster.nodes,
         claims=cluster.node_claims,
         rules=settings.rules,
-        joined=_Join(nodes, claims, by_key, twins, mark),
-        order=[row.order for row in rows],
-        states=[row.state for row in rows],
+        joined=_Join(nodes, claims, by_key, twins, [row.order for row in rows], _claims_and_names(states), mark),
+        initialized=sum(state.initialized for state in states),
+        states=states,
         names=names,
         codes=array("q", [row.code for row in rows]),
         sizes=[row.size for row in rows],
@@ -182,7 +189,6 @@ def _all_rows(cluster: Cluster, settings: Settings, registries: RowRegistries, e
         stays=bytearray(not row.leaving for row in rows),
         has_node=bytearray(row.state.node is not None for row in rows),
         index={name: place for place, name in enumerate(names)},
-        name_of_claim=dict(map(_claim_and_name, (row for row in rows if row.state.claim is not None))),
         mark=mark,
     )
 
@@ -224,7 +230,7 @@ def _renewed(before: NodeRows, cluster: Cluster, settings: Settings, registries:
 
 def _edited(before: NodeRows, cluster: Cluster, out: list[_Row], coming: list[_Row]) -> NodeRows | None:
     """Return the columns without some rows and with others; None if one of these has another's place in the order."""
-    order, claims = list(before.order), dict(before.name_of_claim)
+    order, claims = before.joined.order, before.joined.name_of_claim
     gone = sorted([_place_of(before, row) for row in out], reverse=True)
     for place in gone:
         del order[place]
@@ -239,7 +245,7 @@ def _edited(before: NodeRows, cluster: Cluster, out: list[_Row], coming: list[_R
     for row in out:
         if row.state.claim is not None:
             del claims[row.state.claim.metadata.name]
-    claims.update(map(_claim_and_name, (row for row in coming if row.state.claim is not None)))
+    claims.update(_claims_and_names([row.state for row in coming]))
     edits = Edits(tuple(gone), tuple(new))
     states, names, codes, sizes = list(before.states), list(before.names), before.codes[:], list(before.sizes)
     leaving, stays, has_node = list(before.leaving), before.stays[:], before.has_node[:]
@@ -255,7 +261,7 @@ def _edited(before: NodeRows, cluster: Cluster, out: list[_Row], coming: list[_R
         claims=cluster.node_claims,
         rules=before.rules,
         joined=before.joined,
-        order=order,
+        initialized=bisect_left(order, (True, "")),
         states=states,
         names=names,
         codes=codes,
@@ -264,7 +270,6 @@ def _edited(before: NodeRows, cluster: Cluster, out: list[_Row], coming: list[_R
         stays=stays,
         has_node=has_node,
         index=before.index if names == before.names else {name: place for place, name in enumerate(names)},
-        name_of_claim=claims,
         edits=edits,
         since=before.mark,
     )
@@ -272,7 +277,7 @@ def _edited(before: NodeRows, cluster: Cluster, out: list[_Row], coming: list[_R
 
 def _place_of(rows: NodeRows, row: _Row) -> int:
     """Return the place of a row; rows of the same name are told apart by their objects."""
-    place = bisect_left(rows.order, row.order)
+    place = bisect_left(rows.joined.order, row.order)
     while rows.states[place] is not row.state:
         place += 1
     return place
@@ -304,9 +309,8 @@ def _id_of(item: Node | NodeClaim) -> str:
     return item.spec.provider_id if isinstance(item, Node) else item.status.provider_id
 
 
-def _claim_and_name(row: _Row) -> tuple[str, str]:
-    assert row.state.claim is not None
-    return row.state.claim.metadata.name, row.state.name
+def _claims_and_names(states: Iterable[StateNode]) -> dict[str, str]:
+    return {state.claim.metadata.name: state.name for state in states if state.claim is not None}
 
 
 def _replace(known: dict[str, _Kind], gone: Sequence[_Kind], new: Sequence[_Kind]) -> bool:
