@@ -10,6 +10,7 @@ from dovetail.decide.facts.lineup import Lineup, step
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.roster import (
     NOBODY,
+    ClosedGates,
     CostOrder,
     FirstClosed,
     Hidden,
@@ -77,6 +78,7 @@ def test_what_is_kept_equals_what_is_new(
     """Openings, timetable, order, members and hidden nodes agree with new ones in every round."""
     openings, timetable, members, hidden = Openings(), Timetable(), Members(), Hidden()
     orders = {order: CostOrder() for order in CandidateOrder}
+    views: list[tuple[ClosedGates, Lineup, list[FirstClosed]]] = []
     here = {name: _facts(name, 1, 0, "web") for name in NAMES[:4]}
     lineup = Lineup.of([here[name] for name in sorted(here)])
     for minute, changes, managed in rounds:
@@ -96,7 +98,11 @@ def test_what_is_kept_equals_what_is_new(
             return _ask(facts, at, pools)
 
         passing, stopped = openings.look_at(nodes, managed, now, ask)
-        assert ({method: list(found) for method, found in passing.items()}, stopped) == openings_once(nodes, ask)
+        fresh, closed_now = openings_once(nodes, ask)
+        assert {method: list(found) for method, found in passing.items()} == fresh
+        views.append((stopped, nodes, [closed_now[id(facts)] for facts in nodes]))
+        for view, those, answers in views:
+            assert [view[id(facts)] for facts in those] == answers
         times = [when for facts in nodes for when in facts.times if when > now]
         assert timetable.soonest(nodes, now, lambda facts: facts.times) == min(times, default=None)
         for order, kept in orders.items():

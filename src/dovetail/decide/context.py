@@ -19,7 +19,7 @@ from dovetail.decide.facts.cache import FactsCache
 from dovetail.decide.facts.lineup import Lineup
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.reading import Reader
-from dovetail.decide.facts.roster import CostOrder, FirstClosed, Roster, openings_once
+from dovetail.decide.facts.roster import ClosedGates, CostOrder, FirstClosed, Roster, openings_once
 from dovetail.decide.gates import timers
 from dovetail.decide.gates.balanced import PoolTotals, pool_totals
 from dovetail.decide.gates.budgets import BudgetLedger
@@ -298,7 +298,7 @@ class RoundContext:
         return found
 
     @cached
-    def _openings(self) -> tuple[Mapping[Method, Sequence[NodeFacts]], dict[int, FirstClosed]]:
+    def _openings(self) -> tuple[Mapping[Method, Sequence[NodeFacts]], ClosedGates]:
         # Which nodes hold a buffer's virtual pods is not among a node's facts.
         if self._memory is None or self.snapshot.virtual:
             return openings_once(self.nodes, self._ask)

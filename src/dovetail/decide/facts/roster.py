@@ -7,7 +7,7 @@ slowly. Sits in decide, above node_facts, below the cache and the context.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -104,6 +104,45 @@ class Timetable:
         return self._alarms.soonest()
 
 
+class ClosedGates:
+    """Where the gates of each node end, by identity, as it was at one time.
+
+    All of them share one dict, that of the latest; an earlier one knows what has been replaced in it since.
+    """
+
+    __slots__ = ("_found", "_later", "_replaced")
+
+    def __init__(self, found: dict[int, FirstClosed]) -> None:
+        self._found = found
+        self._replaced: dict[int, FirstClosed] = {}
+        self._later: ClosedGates | None = None
+
+    def __getitem__(self, number: int) -> FirstClosed:
+        """Return where the gates of a node end."""
+        view = self
+        while view._later is not None:
+            if number in view._replaced:
+                return view._replaced[number]
+            view = view._later
+        return view._found[number]
+
+    def renewed(self, out: Iterable[NodeFacts]) -> "ClosedGates":
+        """Return the next one, without some of the nodes; only the latest may be renewed, and put nodes into."""
+        after = self._later = ClosedGates(self._found)
+        for facts in out:
+            if id(facts) in self._found:
+                self._replaced[id(facts)] = self._found.pop(id(facts))
+        return after
+
+    def put(self, facts: NodeFacts, closed: FirstClosed) -> None:
+        """Record where the gates of a node end."""
+        self._found[id(facts)] = closed
+
+    def before(self, facts: NodeFacts) -> FirstClosed:
+        """Return where the gates of a node ended that was left out of the next one; nowhere if it was not there."""
+        return self._replaced.get(id(facts), ())
+
+
 class Openings:
     """How far each node gets in gates 1 to 7, asked again when one of its timers ends."""
 
@@ -114,7 +153,7 @@ class Openings:
 
     def _start_again(self) -> None:
         self._followed, self._alarms = _Followed(), _Alarms()
-        self._closed: dict[int, FirstClosed] = {}
+        self._closed = ClosedGates({})
         self._passing: dict[Method, Lineup] = dict.fromkeys(Method, Lineup.of(()))
 
     def look_at(
@@ -123,7 +162,7 @@ class Openings:
         managed: frozenset[str] | None,
         now: datetime,
         ask: Callable[[NodeFacts], FirstClosed],
-    ) -> tuple[dict[Method, Lineup], dict[int, FirstClosed]]:
+    ) -> tuple[dict[Method, Lineup], ClosedGates]:
         """Return the nodes that are open to each method, by name, and the closed gates of each, by identity.
 
         `managed`: the managed pools, None: all. `ask` is called for nodes that may have changed.
@@ -136,11 +175,13 @@ class Openings:
         asked = [*new, *self._alarms.pop(now)]
         out: dict[Method, dict[int, NodeFacts]] = {}
         coming: dict[Method, dict[int, NodeFacts]] = {}
+        before, self._closed = self._closed, self._closed.renewed((*gone, *asked))
         for facts in (*gone, *asked):
-            for method in _open_methods(self._closed.pop(id(facts), ())):
+            for method in _open_methods(before.before(facts)):
                 out.setdefault(method, {})[id(facts)] = facts
         for facts in asked:
-            closed = self._closed[id(facts)] = ask(facts)
+            closed = ask(facts)
+            self._closed.put(facts, closed)
             for method in _open_methods(closed):
                 if out.get(method, {}).pop(id(facts), None) is None:
                     coming.setdefault(method, {})[id(facts)] = facts
@@ -148,12 +189,12 @@ class Openings:
             self._alarms.set(facts, times, now)
         made: dict[tuple[int, tuple[int, ...], tuple[int, ...]], Lineup] = {}
         for method in {**out, **coming}:
-            some, others, before = out.get(method, {}), coming.get(method, {}), self._passing[method]
-            mark = id(before), tuple(some), tuple(others)
+            some, others, last = out.get(method, {}), coming.get(method, {}), self._passing[method]
+            mark = id(last), tuple(some), tuple(others)
             if mark not in made:  # the two cost methods have the same nodes
-                made[mark] = _edited(before, tuple(some.values()), tuple(others.values()), nodes)
+                made[mark] = _edited(last, tuple(some.values()), tuple(others.values()), nodes)
             self._passing[method] = made[mark]
-        return dict(self._passing), dict(self._closed)
+        return dict(self._passing), self._closed
 
 
 def _edited(before: Lineup, gone: Sequence[NodeFacts], new: Sequence[NodeFacts], nodes: Sequence[NodeFacts]) -> Lineup:
@@ -167,14 +208,14 @@ def _edited(before: Lineup, gone: Sequence[NodeFacts], new: Sequence[NodeFacts],
 
 def openings_once(
     nodes: Sequence[NodeFacts], ask: Callable[[NodeFacts], FirstClosed]
-) -> tuple[dict[Method, list[NodeFacts]], dict[int, FirstClosed]]:
+) -> tuple[dict[Method, list[NodeFacts]], ClosedGates]:
     """Return what `Openings` returns, without following the nodes any further."""
     closed = {id(facts): ask(facts) for facts in nodes}
     passing: dict[Method, list[NodeFacts]] = {method: [] for method in Method}
     for facts in nodes:
         for method in _open_methods(closed[id(facts)]):
             passing[method].append(facts)
-    return passing, closed
+    return passing, ClosedGates(closed)
 
 
 def _open_methods(closed: FirstClosed) -> list[Method]:
