@@ -4,13 +4,15 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.lifecycle.store import Store
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.objects import AnyObject, DaemonSet
-from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
+from dovetail.scheduling import frame_inputs
 from dovetail.scheduling.place import place
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
@@ -80,9 +82,21 @@ def _seen(snapshot: Snapshot) -> dict[str, object]:
     }
 
 
-@given(st.lists(_STEP, min_size=1, max_size=6), st.sampled_from([DOVETAIL, KARPENTER_1_15]))
-def test_a_frame_that_follows_equals_a_new_one(steps: list[tuple[list[Any], bool]], settings: Any) -> None:
+@given(
+    st.lists(_STEP, min_size=1, max_size=6),
+    st.sampled_from([DOVETAIL, KARPENTER_1_15]),
+    st.sampled_from([0, 16]),
+)
+def test_a_frame_that_follows_equals_a_new_one(
+    steps: list[tuple[list[Any], bool]], settings: Settings, few: int
+) -> None:
     """Room, taints, ports, topology and answers agree, also if nobody asked for the frames in between."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frame_inputs, "_FEW", few)
+        _follow(steps, settings)
+
+
+def _follow(steps: list[tuple[list[Any], bool]], settings: Settings) -> None:
     store = Store()
     fixed: list[AnyObject] = [
         pool(),

@@ -23,8 +23,9 @@ from dovetail.scheduling.pods.bindings import Bindings
 
 _READ = ("node_pools", "daemon_sets", "pvcs", "pvs", "storage_classes", "csi_nodes", "namespaces")
 """The kinds of objects that a frame reads as they are; nodes and pods it reads as columns."""
+_FEW = 16
 _SHARE = 2
-"""If fewer than one node of so many changed, only their pods are looked up; with more, sorting all pods is faster."""
+"""If fewer than one node of so many changed, only they are looked at; with more, starting afresh is as fast."""
 
 
 class FrameInputs(msgspec.Struct, frozen=True, eq=False):
@@ -56,9 +57,11 @@ class LastFrame(msgspec.Struct, frozen=True, eq=False):
     changed: frozenset[int] | None = frozenset()
     same_daemons: bool = True
 
-    def later(self, changed: Iterable[int] | None, *, same_daemons: bool) -> "LastFrame":
-        """Return the same frame, with more that has changed."""
+    def later(self, changed: Iterable[int] | None, *, same_daemons: bool) -> "LastFrame | None":
+        """Return the same frame, with more that has changed; None once it is of little use to the nodes."""
         both = None if changed is None or self.changed is None else self.changed.union(changed)
+        if both is not None and len(both) > _FEW + len(self.inputs.codes) // _SHARE:
+            return None
         return LastFrame(self.inputs, self.frame, both, same_daemons and self.same_daemons)
 
     def places(self, codes: "array[int]") -> tuple[Places, Places]:
