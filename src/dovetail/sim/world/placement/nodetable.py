@@ -326,6 +326,8 @@ class NodeTable:
         else:
             changed = self.log[found.seen :]
             stale = changed + self.room_log[found.seen_room :]
+            if len(stale) > _MANY_ROWS:  # most of them are the same few: a node that many pods were bound to
+                stale = list(dict.fromkeys(stale))
         found.seen, found.seen_room = len(self.log), len(self.room_log)
         for row in changed:
             self._look(found, shape, row)

@@ -46,7 +46,7 @@ class Scheduler:
         self._cycle_asked = False
         self._retry_asked = False
         self._verdict: tuple[datetime, str, tuple[Condition, ...]] = (clock.start, "", ())
-        store.listen(self._on_pod_change, "Pod")
+        store.listen_to_moves(self._on_pod_change)
         store.listen(self._on_node_change, "Node")
 
     # ------------------------------------------------------------ what changed

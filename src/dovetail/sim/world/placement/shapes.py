@@ -3,6 +3,7 @@
 Pods of one template share one `PodShape`, so that 8,000 pods cost a few dozen of these. Knows no node.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
@@ -163,7 +164,9 @@ def _host_ports(spec: PodSpec) -> tuple[tuple[int, str], ...]:
     )
 
 
-_Queue = dict[str, tuple[int, PodShape]]
+_Entry = tuple[int, PodShape]
+_Queue = OrderedDict[str, _Entry]
+"""Its first entry is found at once, however many were taken out before it."""
 _Name = TypeVar("_Name", PodShape, bytes)
 
 
@@ -176,7 +179,7 @@ class Stuck:
     """
 
     def __init__(self) -> None:
-        self._entries: _Queue = {}
+        self._entries: dict[str, _Entry] = {}
         self._by_shape: dict[PodShape, _Queue] = {}
         self._by_kind: dict[bytes, _Queue] = {}
         self._looking_at_pods: dict[PodShape, _Queue] = {}
@@ -196,8 +199,8 @@ class Stuck:
         if key not in self._entries:
             self.number += 1
             entry = self._entries[key] = (self.number, shape)
-            self._by_shape.setdefault(shape, {})[key] = entry
-            self._by_kind.setdefault(shape.kind, {})[key] = entry
+            _put_in(self._by_shape, shape, key, entry)
+            _put_in(self._by_kind, shape.kind, key, entry)
             if shape.looks_at_pods:
                 self._looking_at_pods[shape] = self._by_shape[shape]
 
@@ -219,6 +222,8 @@ class Stuck:
 
     def added_after(self, number: int) -> list[str]:
         """Return the pods that were added when so many had been added before, the last first."""
+        if not number:
+            return list(reversed(self._entries))
         return list(takewhile(lambda key: self._entries[key][0] > number, reversed(self._entries)))
 
     def tries(self, *, by_shape: bool) -> Iterator[tuple[str, PodShape]]:
@@ -246,7 +251,15 @@ def _first(queue: _Queue) -> tuple[int, str, PodShape]:
     return number, key, shape
 
 
+def _put_in(queues: dict[_Name, _Queue], name: _Name, key: str, entry: _Entry) -> None:
+    queue = queues.get(name)
+    if queue is None:
+        queue = queues[name] = OrderedDict()
+    queue[key] = entry
+
+
 def _take_out(queues: dict[_Name, _Queue], name: _Name, key: str) -> None:
-    del queues[name][key]
-    if not queues[name]:
+    queue = queues[name]
+    del queue[key]
+    if not queue:
         del queues[name]
