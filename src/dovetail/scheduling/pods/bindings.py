@@ -78,27 +78,25 @@ class Bindings:
         self._spec_of = spec_of
         count = len(pods)
         self._by_id: tuple[Column, Column] | None = None
+        self.cls: Column = np.full(count, -1, dtype=np.int64)
+        self.flags: Column = np.zeros(count, dtype=np.int64)
+        self.at: Column = np.zeros(count, dtype=np.int64)
+        self.odd: Mask = np.zeros(count, dtype=np.bool_)
         self.changed: set[int] | None = None
         self.fresh: list[int] | None = None
-        if old is None or not len(old.pods):
-            self.cls: Column = np.full(count, -1, dtype=np.int64)
-            self.flags: Column = np.zeros(count, dtype=np.int64)
-            self.at: Column = np.zeros(count, dtype=np.int64)
-            self.odd: Mask = np.zeros(count, dtype=np.bool_)
+        if old is None:
             self._read(list(range(count)), names)
-            if old is not None:
-                self.fresh, self.changed = list(range(count)), {*self.at.tolist()}
             return
         was = self._places_in(old)
-        new = np.flatnonzero(was < 0)
-        # What a new pod gets from the last old one here is replaced below.
-        self.cls, self.flags, self.at, self.odd = old.cls[was], old.flags[was], old.at[was], old.odd[was]
-        self.cls[new] = -1
-        self.fresh = new.tolist()
+        same = was >= 0
+        for mine, theirs in ((self.cls, old.cls), (self.flags, old.flags), (self.at, old.at)):
+            mine[same] = theirs[was[same]]
+        self.odd[same] = old.odd[was[same]]
+        self.fresh = np.flatnonzero(~same).tolist()
         self._read(self.fresh, names)
-        stays = np.zeros(len(old.pods) + 1, dtype=np.bool_)
-        stays[was] = True  # the place after the last is that of new pods
-        self.changed = {*self.at[new].tolist(), *old.at[~stays[:-1]].tolist()}
+        stays = np.zeros(len(old.pods), dtype=np.bool_)
+        stays[was[same]] = True
+        self.changed = {*self.at[~same].tolist(), *old.at[~stays].tolist()}
 
     def again(self) -> "Bindings":
         """Return the same pods, not yet assigned to node indexes."""
