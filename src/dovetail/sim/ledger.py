@@ -159,7 +159,7 @@ class RunLedger:
         self._recorder = Recorder(world)
         for change in world.store.history():
             (self._on_pod_change if change.kind == "Pod" else self._on_claim_change)(change)
-        world.store.listen(self._on_pod_change, "Pod")
+        world.store.listen_to_moves(self._on_pod_change)
         world.store.listen(self._on_claim_change, "NodeClaim")
         world.on_evicted(self._moved)
         world.on_forced(self._moved)

@@ -33,7 +33,10 @@ def is_active(pod: Pod) -> bool:
 
 def is_owned_by(pod: Pod, kind: str, api_version: str = "apps/v1") -> bool:
     """Return whether some owner is of that kind and version."""
-    return any(o.kind == kind and o.api_version == api_version for o in pod.metadata.owner_references)
+    for owner in pod.metadata.owner_references:  # noqa: SIM110  a loop is faster, and this is asked of every change
+        if owner.kind == kind and owner.api_version == api_version:
+            return True
+    return False
 
 
 def is_daemon(pod: Pod) -> bool:

@@ -29,8 +29,8 @@ _Key = tuple[str, str]
 """What a row is found by: the provider id, or the name of a Node that has none."""
 _Order = tuple[bool, str]
 _FEW: Final = 16
-_SHARE: Final = 16
-"""Up to one row of so many is changed in place; with more, joining all objects again is faster."""
+_SHARE: Final = 1
+"""Up to one change for so many rows is made in place; with more, joining all objects again is faster."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,15 @@ from enum import StrEnum
 from fractions import Fraction
 from functools import lru_cache
 from math import ceil
-from typing import cast
+from typing import Final, cast
 
 from dovetail.model.objects import Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, ReplicaSet, StatefulSet, is_true
 from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.placement.matching import BudgetIndex
 from dovetail.sim.world.placement.shapes import PodShape, Shapes
 from dovetail.sim.world.store import Change, WorldStore
+
+_OWNERS: Final = ("ReplicaSet", "StatefulSet")
 
 
 class EvictionAnswer(StrEnum):
@@ -35,11 +37,16 @@ def is_healthy(pod: Pod) -> bool:
 
 @dataclass(slots=True)
 class _Watched:
-    """What a budget counts: which of its pods are healthy, and how many belong to each owner."""
+    """What a budget counts: which of its pods are healthy, and how many belong to each owner.
+
+    `expected`: how many pods there should be, None if that has to be counted again; `desired`: how many healthy ones.
+    """
 
     healthy: dict[str, bool] = field(default_factory=dict)
     owners: dict[str, int] = field(default_factory=dict)
     fit: int = 0
+    expected: int | None = None
+    desired: int = 0
 
 
 class Evictions:
@@ -53,12 +60,11 @@ class Evictions:
         self._watched: dict[str, _Watched] = {}
         self._guards: dict[PodShape, tuple[str, ...]] = {}
         self._index: BudgetIndex | None = None
-        self._owner_of: dict[str, str] = {}
-        self._scales: dict[str, tuple[str, str]] = {}
+        self._replicas: dict[str, int | None] = {}
         self._of_owner: dict[str, dict[str, None]] = {}
         store.listen(self._on_budget_change, "PodDisruptionBudget")
         store.listen(self._on_pod_change, "Pod")
-        store.listen(self._on_owner_change, "ReplicaSet", "StatefulSet")
+        store.listen(self._on_owner_change, *_OWNERS)
 
     def guards_of(self, key: str, pod: Pod) -> tuple[str, ...]:
         """Return the budgets that a pod is under, by key."""
@@ -100,15 +106,27 @@ class Evictions:
     def _on_pod_change(self, change: Change) -> None:
         if not self._watched:
             return
-        new = cast("Pod | None", change.new)
-        for name in self.guards_of(change.key, cast("Pod", change.old) if new is None else new):
-            if self._count(name, change.key, new):
+        pod = cast("Pod", change.new or change.old)
+        for name in self.guards_of(change.key, pod):
+            if self._count(name, change.key, pod, gone=change.new is None):
                 self._write(name)
 
     def _on_owner_change(self, change: Change) -> None:
-        if change.new is not None:
-            for name in sorted(self._of_owner.get(change.new.metadata.uid, ())):
+        old, new = (cast("ReplicaSet | StatefulSet | None", item) for item in (change.old, change.new))
+        if old is not None:
+            self._replicas.pop(old.metadata.uid, None)
+            self._count_again(old.metadata.uid)
+        if new is not None:
+            self._replicas[new.metadata.uid] = new.spec.replicas
+            for name in self._count_again(new.metadata.uid):
                 self._write(name)
+
+    def _count_again(self, owner: str) -> list[str]:
+        """Return the budgets over the pods of an owner, in order; what they expect is counted again."""
+        found = sorted(name for name in self._of_owner.get(owner, ()) if name in self._watched)
+        for name in found:
+            self._watched[name].expected = None
+        return found
 
     def _on_budget_change(self, change: Change) -> None:
         key, old = change.key, cast("PodDisruptionBudget | None", change.old)
@@ -128,69 +146,48 @@ class Evictions:
         self._guards.clear()
         self._index = None
 
-    def _count(self, name: str, key: str, pod: Pod | None) -> bool:
-        """Count a pod as it is now; return whether that changes anything for its budget."""
+    def _count(self, name: str, key: str, pod: Pod, *, gone: bool = False) -> bool:
+        """Count a pod as it is now, or as it was when it went; return whether that changes anything for its budget."""
         watched = self._watched[name]
         was = watched.healthy.get(key)
-        ended = pod is None or pod.status.phase in ("Succeeded", "Failed")
-        healthy = pod is not None and is_healthy(pod)
-        if not ended and healthy is was:
-            return False
-        owner = self._owner(key, pod)
-        if ended:
+        if gone or pod.status.phase in ("Succeeded", "Failed"):
             if was is not None:
                 del watched.healthy[key]
                 watched.fit -= was
-                left = watched.owners.get(owner, 1) - 1
-                watched.owners[owner] = left
+                owner = _owner(pod)
+                watched.owners[owner] = watched.owners.get(owner, 1) - 1
+                watched.expected = None
             return was is not None
+        healthy = is_healthy(pod)
+        if healthy is was:
+            return False
         if was is None:
+            owner = _owner(pod)
             self._of_owner.setdefault(owner, {})[name] = None
             watched.owners[owner] = watched.owners.get(owner, 0) + 1
+            watched.expected = None
         watched.fit += healthy - bool(was)
         watched.healthy[key] = healthy
         return True
-
-    def _owner(self, key: str, pod: Pod | None) -> str:
-        if pod is None:
-            return self._owner_of.pop(key, "")
-        for reference in pod.metadata.owner_references:
-            if reference.kind in ("ReplicaSet", "StatefulSet"):
-                self._owner_of[key] = reference.uid
-                return reference.uid
-        self._owner_of[key] = ""
-        return ""
 
     def _expected(self, watched: _Watched) -> int:
         """Return how many pods there should be: what owners ask for, and every pod without one."""
         total = 0
         for owner, there in watched.owners.items():
-            wanted = self._replicas(owner)
+            wanted = self._replicas.get(owner)
             total += there if wanted is None else wanted
         return total
-
-    def _replicas(self, uid: str) -> int | None:
-        if not uid:
-            return None
-        found = self._scales.get(uid)
-        if found is None:
-            for kind in ("ReplicaSet", "StatefulSet"):
-                for item in self.store.by_kind[kind].values():
-                    if item.metadata.uid == uid:
-                        found = self._scales[uid] = (kind, item.metadata.namespace + "/" + item.metadata.name)
-        if found is None:
-            return None
-        owner = self.store.by_kind[found[0]].get(found[1])
-        assert owner is None or isinstance(owner, ReplicaSet | StatefulSet)
-        return None if owner is None else owner.spec.replicas
 
     def _write(self, name: str) -> None:
         budget = self.store.pdbs.get(name)
         if budget is None:
             return
         watched = self._watched[name]
-        expected = self._expected(watched)
-        desired = _desired(budget, expected)
+        expected = watched.expected
+        if expected is None:
+            expected = watched.expected = self._expected(watched)
+            watched.desired = _desired(budget, expected)
+        desired = watched.desired
         allowed = max(0, watched.fit - desired) if expected > 0 else 0
         status = PodDisruptionBudgetStatus(
             disruptions_allowed=allowed,
@@ -200,7 +197,12 @@ class Evictions:
             observed_generation=budget.metadata.generation,
         )
         if status != budget.status:
-            self.store.put(budget, status=status)
+            self.store.put(budget, name, status=status)
+
+
+def _owner(pod: Pod) -> str:
+    """Return the uid of the owner that says how many pods there should be, or ""."""
+    return next((owner.uid for owner in pod.metadata.owner_references if owner.kind in _OWNERS), "")
 
 
 def _desired(budget: PodDisruptionBudget, expected: int) -> int:

@@ -2,7 +2,7 @@
 
 Decides nothing. It keeps the few indexes that make every reaction cost only what changed: pods by node, pods by owner,
 the NodeClaim of a node. Listeners are called at once and in the order in which they were registered; use the clock to
-act later.
+act later. Most changes of pods are of their conditions only; listeners that ask for moves don't hear of these.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,12 +36,27 @@ class Change(Struct, frozen=True, gc=False):
 
 Listener = Callable[[Change], None]
 _INDEXED: Final = frozenset({"Pod", "NodeClaim", "Node"})
+_ENDED: Final = ("Succeeded", "Failed")
 KIND_OF: dict[type, str] = {kind: name for name, kind in KINDS.items()}
 
 
 def key_of(metadata: ObjectMeta) -> str:
     """Return `namespace/name`, or the name alone where there is no namespace."""
     return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+
+
+def is_move(old: Pod | None, new: Pod | None) -> bool:
+    """Return whether a pod came, went, was bound, began to terminate, ended or got another owner."""
+    if old is None or new is None:
+        return True
+    then, now = old.metadata, new.metadata
+    return (
+        (old.spec is not new.spec and old.spec.node_name != new.spec.node_name)
+        or then.deletion_timestamp is not now.deletion_timestamp
+        or then.owner_references is not now.owner_references
+        or then.uid != now.uid
+        or (old.status.phase in _ENDED) != (new.status.phase in _ENDED)
+    )
 
 
 class WorldStore:
@@ -59,33 +74,45 @@ class WorldStore:
         self.versions = 0
         self._uids = 0
         self._listeners: dict[str, tuple[Listener, ...]] = dict.fromkeys(KINDS, ())
+        self._of_every_pod: tuple[Listener, ...] = ()
 
     def listen(self, listener: Listener, *kinds: str) -> None:
         """Register a listener for every change of objects of these kinds from now on; without kinds: of all."""
         for kind in kinds or KINDS:
             self._listeners[kind] = (*self._listeners[kind], listener)
+            if kind == "Pod":
+                self._of_every_pod = (*self._of_every_pod, listener)
+
+    def listen_to_moves(self, listener: Listener) -> None:
+        """Register a listener for the changes of pods that are moves (`is_move`)."""
+        self._listeners["Pod"] = (*self._listeners["Pod"], listener)
 
     def new_uid(self) -> str:
         """Return a new unique uid."""
         self._uids += 1
         return f"uid-{self._uids:08d}"
 
-    def put(self, item: AnyObject, **changes: Any) -> AnyObject:
-        """Store an object, new or with these fields changed, under the next version; return it as stored."""
+    def put(self, item: AnyObject, key: str = "", **changes: Any) -> AnyObject:
+        """Store an object, new or with these fields changed, under the next version; return it as stored.
+
+        `key`: its key, if known; a dozen indexes find the very string that they hold sooner than another like it.
+        """
         self.versions += 1
         known = item.metadata
-        uid, namespace, name = known.uid or self.new_uid(), known.namespace, known.name
-        metadata = replace(known, resource_version=str(self.versions), uid=uid)
+        metadata = replace(known, resource_version=str(self.versions), uid=known.uid or self.new_uid())
         new = replace(item, metadata=metadata, **changes)
         kind = KIND_OF[type(item)]
-        key = f"{namespace}/{name}" if namespace else name
+        key = key or key_of(known)
         items = self.by_kind[kind]
         old = items.get(key)
         items[key] = new
+        listeners = self._listeners[kind]
         if kind in _INDEXED:
             self._index(kind, key, old, new)
+            if kind == "Pod" and not is_move(old, new):  # type: ignore[arg-type]
+                listeners = self._of_every_pod
         change = Change(kind, key, old, new)
-        for listener in self._listeners[kind]:
+        for listener in listeners:
             listener(change)
         return new
 

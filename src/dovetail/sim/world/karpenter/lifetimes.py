@@ -67,7 +67,7 @@ class Karpenter:
         self.dead: set[str] = set()
         self._consolidatable: dict[str, Alarm] = {}
         draining.on_drained = self._shut_down
-        store.listen(self._on_pod_change, "Pod")
+        store.listen_to_moves(self._on_pod_change)
         store.listen(self._on_pool_change, "NodePool")
 
     # ------------------------------------------------------------ birth

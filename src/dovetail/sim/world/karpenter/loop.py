@@ -35,7 +35,7 @@ class ConsolidationState:
         self.clock = clock
         self._version = 0
         self._since = 0
-        store.listen(self._on_pod_change, "Pod")
+        store.listen_to_moves(self._on_pod_change)
         store.listen(self._on_change, "Node", "NodeClaim", "NodePool")
 
     def version(self) -> int:

@@ -8,14 +8,14 @@ there. Nodes that pods are sent to are nominated for twenty seconds.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace as change_settings
-from typing import Final, cast
+from typing import Final
 
 from msgspec.structs import replace
 
 from dovetail.lifecycle.commands.records import DOVETAIL, is_tainted
 from dovetail.model import names
 from dovetail.model.command import Replacement
-from dovetail.model.objects import KINDS, Node, NodeClaim, Pod
+from dovetail.model.objects import AnyObject, Node, NodeClaim, Pod
 from dovetail.model.settings import KARPENTER_1_15
 from dovetail.scheduling.place import place
 from dovetail.scheduling.result import NewNode
@@ -26,7 +26,7 @@ from dovetail.sim.world.cloud import Cloud
 from dovetail.sim.world.karpenter.lifetimes import Karpenter
 from dovetail.sim.world.karpenter.view import KarpenterView
 from dovetail.sim.world.placement.shapes import Stuck
-from dovetail.sim.world.store import Change, WorldStore
+from dovetail.sim.world.store import Change, Listener, WorldStore
 
 IDLE: Final = SECOND
 LONGEST: Final = 10 * SECOND
@@ -58,17 +58,23 @@ class Provisioner:
         self._last = -1
         self._unplaced: dict[str, None] = {}
         self._unlaunched: dict[str, None] = {}
-        store.listen(self._on_pod_change, "Pod")
+        store.listen(self._view.note)
         store.listen(self._on_node_change, "Node")
-        store.listen(self._on_claim_change, "NodeClaim")
-        store.listen(self._view.note, *(KINDS.keys() - {"Pod", "Node", "NodeClaim"}))
+        store.listen_to_moves(_keeping(self._unplaced, lambda item: isinstance(item, Pod) and not item.spec.node_name))
+        store.listen(
+            _keeping(self._unlaunched, lambda item: isinstance(item, NodeClaim) and not item.status.provider_id),
+            "NodeClaim",
+        )
 
     # ------------------------------------------------------------ the batch
 
     def trigger(self, keys: Iterable[str]) -> None:
         """Start a batch for pods that found no place, or keep the open one open."""
-        before = len(self._waiting)
-        self._waiting.update(dict.fromkeys(keys))
+        before, coming = len(self._waiting), dict.fromkeys(keys)
+        if before:
+            self._waiting.update(coming)
+        else:
+            self._waiting = coming
         if len(self._waiting) > before:
             self._begin()
 
@@ -118,24 +124,7 @@ class Provisioner:
 
     # ------------------------------------------------------------ placing
 
-    def _on_pod_change(self, change: Change) -> None:
-        self._view.note(change)
-        pod = cast("Pod | None", change.new)
-        if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
-            self._unplaced.pop(change.key, None)
-        else:
-            self._unplaced[change.key] = None
-
-    def _on_claim_change(self, change: Change) -> None:
-        self._view.note(change)
-        claim = cast("NodeClaim | None", change.new)
-        if claim is None or claim.status.provider_id or claim.metadata.deletion_timestamp is not None:
-            self._unlaunched.pop(change.key, None)
-        else:
-            self._unlaunched[change.key] = None
-
     def _on_node_change(self, change: Change) -> None:
-        self._view.note(change)
         if isinstance(change.new, Node) and is_emptied(change.new):
             if change.key not in self._leaving:
                 self._leaving[change.key] = None
@@ -208,6 +197,19 @@ class Provisioner:
             name = f"{pool}-{''.join(dice.choice(_LETTERS) for _ in range(5))}"
             if name not in self.store.claims and name not in self.store.nodes:
                 return name
+
+
+def _keeping(found: dict[str, None], waits: Callable[[AnyObject], bool]) -> Listener:
+    """Return a listener that keeps the keys of objects that wait for something and are not being deleted."""
+
+    def listen(change: Change) -> None:
+        item = change.new
+        if item is not None and item.metadata.deletion_timestamp is None and waits(item):
+            found[change.key] = None
+        else:
+            found.pop(change.key, None)
+
+    return listen
 
 
 def is_emptied(node: Node) -> bool:

@@ -46,7 +46,7 @@ class Scheduler:
         self._cycle_asked = False
         self._retry_asked = False
         self._verdict: tuple[datetime, str, tuple[Condition, ...]] = (clock.start, "", ())
-        store.listen(self._on_pod_change, "Pod")
+        store.listen_to_moves(self._on_pod_change)
         store.listen(self._on_node_change, "Node")
 
     # ------------------------------------------------------------ what changed
@@ -192,13 +192,13 @@ class Scheduler:
 
     def _bind(self, key: str, pod: Pod, node: str) -> None:
         status = replace(pod.status, conditions=self._scheduled("True"), nominated_node_name="")
-        self.store.put(pod, spec=replace(pod.spec, node_name=node), status=status)
-        self.on_bound(key, self.store.pods[key])
+        bound = self.store.put(pod, key, spec=replace(pod.spec, node_name=node), status=status)
+        self.on_bound(key, cast("Pod", bound))
 
     def _fail(self, key: str, pod: Pod) -> None:
         self.stuck.add(key, self.shapes.of(key, pod))
         if not any(entry.type == "PodScheduled" and entry.status == "False" for entry in pod.status.conditions):
-            self.store.put(pod, status=replace(pod.status, conditions=self._scheduled("False")))
+            self.store.put(pod, key, status=replace(pod.status, conditions=self._scheduled("False")))
 
     def _scheduled(self, status: str) -> tuple[Condition, ...]:
         """Return the condition of a pod that is or isn't scheduled now; thousands may share one."""

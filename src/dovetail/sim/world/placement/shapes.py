@@ -3,6 +3,7 @@
 Pods of one template share one `PodShape`, so that 8,000 pods cost a few dozen of these. Knows no node.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
@@ -29,6 +30,7 @@ class PodShape:
     """What all pods of one template have in common. Told apart by identity.
 
     `kind`: the same for shapes that only other pods can tell apart: what a node is to one, it is to the others.
+    `terms`: the same for shapes that fit the same nodes and are admitted by the same ones, whatever they request.
     `looks_at_pods`: other pods have a say in where it may go. `ports`: host ports and their protocols.
     """
 
@@ -36,6 +38,7 @@ class PodShape:
     labels: dict[str, str]
     spec: PodSpec
     kind: bytes
+    terms: bytes
     requests: dict[str, int]
     scoring_cpu: int
     scoring_memory: int
@@ -100,6 +103,7 @@ def shape_of(
         labels=pod.metadata.labels,
         spec=spec,
         kind=msgspec.json.encode((daemon, spec)),
+        terms=msgspec.json.encode((daemon, spec.node_selector, spec.tolerations, affinity and affinity.node_affinity)),
         requests=requests,
         scoring_cpu=requests.get("cpu", 0) or _UNSET_CPU,
         scoring_memory=requests.get("memory", 0) or _UNSET_MEMORY,
@@ -163,7 +167,9 @@ def _host_ports(spec: PodSpec) -> tuple[tuple[int, str], ...]:
     )
 
 
-_Queue = dict[str, tuple[int, PodShape]]
+_Entry = tuple[int, PodShape]
+_Queue = OrderedDict[str, _Entry]
+"""Its first entry is found at once, however many were taken out before it."""
 _Name = TypeVar("_Name", PodShape, bytes)
 
 
@@ -176,7 +182,7 @@ class Stuck:
     """
 
     def __init__(self) -> None:
-        self._entries: _Queue = {}
+        self._entries: dict[str, _Entry] = {}
         self._by_shape: dict[PodShape, _Queue] = {}
         self._by_kind: dict[bytes, _Queue] = {}
         self._looking_at_pods: dict[PodShape, _Queue] = {}
@@ -196,8 +202,8 @@ class Stuck:
         if key not in self._entries:
             self.number += 1
             entry = self._entries[key] = (self.number, shape)
-            self._by_shape.setdefault(shape, {})[key] = entry
-            self._by_kind.setdefault(shape.kind, {})[key] = entry
+            _put_in(self._by_shape, shape, key, entry)
+            _put_in(self._by_kind, shape.kind, key, entry)
             if shape.looks_at_pods:
                 self._looking_at_pods[shape] = self._by_shape[shape]
 
@@ -219,6 +225,8 @@ class Stuck:
 
     def added_after(self, number: int) -> list[str]:
         """Return the pods that were added when so many had been added before, the last first."""
+        if not number:
+            return list(reversed(self._entries))
         return list(takewhile(lambda key: self._entries[key][0] > number, reversed(self._entries)))
 
     def tries(self, *, by_shape: bool) -> Iterator[tuple[str, PodShape]]:
@@ -246,7 +254,15 @@ def _first(queue: _Queue) -> tuple[int, str, PodShape]:
     return number, key, shape
 
 
+def _put_in(queues: dict[_Name, _Queue], name: _Name, key: str, entry: _Entry) -> None:
+    queue = queues.get(name)
+    if queue is None:
+        queue = queues[name] = OrderedDict()
+    queue[key] = entry
+
+
 def _take_out(queues: dict[_Name, _Queue], name: _Name, key: str) -> None:
-    del queues[name][key]
-    if not queues[name]:
+    queue = queues[name]
+    del queue[key]
+    if not queue:
         del queues[name]
