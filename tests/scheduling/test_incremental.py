@@ -73,12 +73,13 @@ def test_new_selectors_look_at_labels_anew() -> None:
 
 
 def _waiting_pod(rng: random.Random, name: str) -> AnyObject:
-    """Return a pod that waits, is bound, or can't be helped, with or without a volume."""
+    """Return a pod that waits, is bound, belongs to a DaemonSet, or can't be helped, with or without a volume."""
     spec: dict[str, object] = rng.choice(
         (
             {},
             {"nodeSelector": {"karpenter.sh/nodepool-unknown": "x"}},
             {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": rng.choice("pq")}}]},
+            {"owner": ("apps/v1", "DaemonSet")},
         )
     )
     meta = {"uid": f"{name}-{rng.random()}"}

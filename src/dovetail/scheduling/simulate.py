@@ -192,7 +192,7 @@ def _placements(states: Sequence[StateNode], touched: Mapping[int, Touched]) -> 
         NodePlacement(
             index=index,
             node=states[index].name,
-            pods=tuple(entry.pod for entry in touched[index].entries),
+            pods=tuple([entry.pod for entry in touched[index].entries]),
             initialized=states[index].initialized,
         )
         for index in sorted(touched)

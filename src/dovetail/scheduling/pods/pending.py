@@ -12,7 +12,6 @@ import numpy.typing as npt
 from dovetail.model.listing import Listing
 from dovetail.model.objects import Pod
 from dovetail.scheduling.entries import Entry
-from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings, Column
 from dovetail.scheduling.pods.classes import PodClass
@@ -31,39 +30,50 @@ class PendingPods:
         self._pods = bindings.pods
         self._keys = keys
         unbound = np.flatnonzero(bindings.at == 0)
-        self._at: npt.NDArray[np.object_] = np.empty(len(self._pods), dtype=object)
-        self._known: Mask = np.zeros(len(self._pods), dtype=np.bool_)
-        if old is not None and old._keys is keys:
-            self._carry(old, unbound)
-        for place in unbound[~self._known[unbound]].tolist():
-            pod = self._pods[place]
+        was = None if old is None or old._keys is not keys else self._places_in(old, unbound)
+        found: list[Entry | None]
+        if old is None or was is None:
+            found, missing = [None] * len(unbound), list(range(len(unbound)))
+        else:
+            found, missing = old._entries_at(was)
+        places = unbound.tolist()
+        for here in missing:
+            pod = self._pods[places[here]]
             if filters.is_provisionable(pod):
-                self._at[place] = Entry(pod, bindings.class_at(place), exempt=True, pending=True)
-                self._known[place] = True
+                found[here] = Entry(pod, bindings.class_at(places[here]), exempt=True, pending=True)
+        waiting = [entry for entry in found if entry is not None]
+        if len(waiting) < len(found):
+            unbound = unbound[[entry is not None for entry in found]]
+        self._places: Column = unbound
+        self._waiting: npt.NDArray[np.object_] = np.empty(len(waiting), dtype=object)
+        self._waiting[:] = waiting
         self.entries: list[Entry] = []
         self.ignored: list[tuple[Pod, str]] = []
-        self._sort_out(bindings, unbound[self._known[unbound]], why_ignored)
+        self._sort_out(bindings.cls[unbound], waiting, why_ignored)
 
-    def _carry(self, old: "PendingPods", unbound: Column) -> None:
-        """Take over the entries of pods that are the same objects."""
+    def _places_in(self, old: "PendingPods", places: Column) -> Column:
+        """Return the previous index of the pods at these places; -1 if it is not the same object, or did not wait."""
         pods = self._pods
         if pods is old._pods:
-            self._at, self._known = old._at, old._known
-        elif isinstance(pods, Listing) and isinstance(old._pods, Listing) and pods.since is old._pods.mark:
-            was = np.frombuffer(pods.origin, dtype=np.int64)
-            there = np.flatnonzero(was >= 0)
-            self._at[there] = old._at[was[there]]
-            self._known[there] = old._known[was[there]]
-        else:
-            known = {id(entry.pod): entry for entry in old._at[old._known].tolist()}
-            for place in unbound.tolist():
-                entry = known.get(id(pods[place]))
-                if entry is not None:  # the old pods are alive, so an equal id means the same object
-                    self._at[place], self._known[place] = entry, True
+            return places
+        if isinstance(pods, Listing) and isinstance(old._pods, Listing) and pods.since is old._pods.mark:
+            return np.frombuffer(pods.origin, dtype=np.int64)[places]
+        # The old pods are alive, so an equal id means the same object.
+        known = {id(entry.pod): place for entry, place in zip(old._waiting, old._places.tolist(), strict=True)}
+        return np.array([known.get(id(pods[place]), -1) for place in places.tolist()], dtype=np.int64)
 
-    def _sort_out(self, bindings: Bindings, waiting: Column, why_ignored: WhyIgnored) -> None:
-        found: list[Entry] = self._at[waiting].tolist()
-        _, firsts = np.unique(bindings.cls[waiting], return_index=True)
+    def _entries_at(self, places: Column) -> tuple[list[Entry | None], list[int]]:
+        """Return the entries of the pods at these places, and for which of them there is none."""
+        if not len(self._places):
+            return [None] * len(places), list(range(len(places)))
+        near = np.minimum(np.searchsorted(self._places, places), len(self._places) - 1)
+        missing = np.flatnonzero(self._places[near] != places)
+        found = self._waiting[near]
+        found[missing] = None
+        return found.tolist(), missing.tolist()
+
+    def _sort_out(self, classes: Column, found: list[Entry], why_ignored: WhyIgnored) -> None:
+        _, firsts = np.unique(classes, return_index=True)
         if not any(found[at].cls.info.volumes or why_ignored(found[at].pod, found[at].cls) for at in firsts.tolist()):
             self.entries = found
             return

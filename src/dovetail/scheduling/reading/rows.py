@@ -29,8 +29,7 @@ _Key = tuple[str, str]
 """What a row is found by: the provider id, or the name of a Node that has none."""
 _Order = tuple[bool, str]
 _FEW: Final = 16
-_SHARE: Final = 16
-"""Up to one row of so many is changed in place; with more, joining all objects again is faster."""
+"""If so many more objects changed than there are rows, joining all of them again is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +187,7 @@ def _renewed(before: NodeRows, cluster: Cluster, settings: Settings, registries:
     if not (gone or new or gone_claims or new_claims):
         return before
     many = len(gone) + len(new) + len(gone_claims) + len(new_claims)
-    if before.joined.twins or many > _FEW + len(before.names) // _SHARE:
+    if before.joined.twins or many > _FEW + len(before.names):
         return None
     nodes = _replaced(before.joined.nodes, gone, new)
     claims = _replaced(before.joined.claims, gone_claims, new_claims)
