@@ -45,8 +45,7 @@ class PendingPods:
         if len(waiting) < len(found):
             unbound = unbound[[entry is not None for entry in found]]
         self._places: Column = unbound
-        self._waiting: npt.NDArray[np.object_] = np.empty(len(waiting), dtype=object)
-        self._waiting[:] = waiting
+        self._waiting: npt.NDArray[np.object_] = np.fromiter(waiting, dtype=object, count=len(waiting))
         self.entries: list[Entry] = []
         self.ignored: list[tuple[Pod, str]] = []
         self._sort_out(bindings.cls[unbound], waiting, why_ignored)

@@ -76,9 +76,9 @@ class NodeGroup:
 class ShapeColumns:
     """What nodes are to one kind of pod, by row.
 
-    `open`: the node fits, admits the pod and has room for it. `requests` and `scoring`: CPU and memory of one pod, as
-    rows of the table's columns. `fitting`: how many nodes fit. `seen` and `seen_room`: how far the table's logs have
-    been followed. `rows`: the open rows, if they are known.
+    `open`: the node fits, admits the pod and has room for it. `shuns`: some node is shunned, or was once. `requests`
+    and `scoring`: CPU and memory of one pod. `fitting`: how many nodes fit. `seen` and `seen_room`: how far the table's
+    logs have been followed. `rows`: the open rows, if they are known.
     """
 
     fits: Bools
@@ -86,8 +86,9 @@ class ShapeColumns:
     open: Bools
     shunned: Ints
     liked: Ints
-    requests: Ints
-    scoring: Ints
+    requests: tuple[int, int]
+    scoring: tuple[int, int]
+    shuns: bool = False
     rows: Ints | None = None
     fitting: int = 0
     seen: int = 0

@@ -318,8 +318,8 @@ class NodeTable:
                 np.zeros(self.size, np.bool_),
                 np.zeros(self.size, np.int64),
                 np.zeros(self.size, np.int64),
-                np.array([shape.requests.get("cpu", 0), shape.requests.get("memory", 0)]),
-                np.array([shape.scoring_cpu, shape.scoring_memory]),
+                (shape.requests.get("cpu", 0), shape.requests.get("memory", 0)),
+                (shape.scoring_cpu, shape.scoring_memory),
             )
             changed = sorted(self.rows.values())
             stale = changed
@@ -372,9 +372,10 @@ class NodeTable:
         columns.fitting += fits
         admitted = not node.spec.unschedulable or shape.daemon
         columns.admitted[row] = admitted and (not taints or admitted_by_taints(spec.tolerations, taints))
-        columns.shunned[row] = sum(
-            taint.effect == "PreferNoSchedule" and not tolerates(spec.tolerations, taint) for taint in taints
+        columns.shunned[row] = shunned = sum(
+            [taint.effect == "PreferNoSchedule" and not tolerates(spec.tolerations, taint) for taint in taints]
         )
+        columns.shuns = columns.shuns or shunned > 0
         near = shape.spec.affinity.node_affinity if shape.spec.affinity else None
         if near is not None:
             columns.liked[row] = sum(

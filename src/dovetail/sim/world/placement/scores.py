@@ -64,26 +64,25 @@ class NodeScores:
 
     def of_few(self, shape: PodShape, rows: Sequence[int], columns: ShapeColumns) -> list[int]:
         """Return the scores of a few rows for a shape without affinity, as `of_many` does."""
-        cpu, memory = columns.requests.tolist()
-        scored_cpu, scored_memory = columns.scoring.tolist()
+        cpu, memory = columns.requests
+        scored_cpu, scored_memory = columns.scoring
         allocatable, scoring, room = self.table.allocatables.cells, self.table.scorings.cells, self.table.rooms.cells
-        width = self.table.rooms.width
-        scores = []
+        width, scores = self.table.rooms.width, []
         for row in rows:
             at = row * width
             all_cpu, all_memory = allocatable[at], allocatable[at + 1]
-            able_cpu, able_memory = max(all_cpu, 1), max(all_memory, 1)
+            able_cpu, able_memory = all_cpu or 1, all_memory or 1
             free_cpu = (all_cpu - scoring[2 * row] - scored_cpu) * 100 // able_cpu
             free_memory = (all_memory - scoring[2 * row + 1] - scored_memory) * 100 // able_memory
             score = (max(free_cpu, 0) + max(free_memory, 0)) // 2
             if cpu or memory:
                 used_cpu, used_memory = all_cpu - room[at], all_memory - room[at + 1]
-                before = abs(min(used_cpu / able_cpu, 1.0) - min(used_memory / able_memory, 1.0)) / 2
-                after = abs(min((used_cpu + cpu) / able_cpu, 1.0) - min((used_memory + memory) / able_memory, 1.0)) / 2
+                before = _apart(used_cpu / able_cpu, used_memory / able_memory)
+                after = _apart((used_cpu + cpu) / able_cpu, (used_memory + memory) / able_memory)
                 score += int(75 + 50 * (before - after))
             scores.append(score)
-        shunned = [columns.shunned.item(row) for row in rows]
-        worst = max(shunned)
+        shunned = [columns.shunned.item(row) for row in rows] if columns.shuns else []
+        worst = max(shunned, default=0)
         if worst:
             scores = [score + 3 * (100 - taints * 100 // worst) for score, taints in zip(scores, shunned, strict=True)]
         spread = self._spread_of_few(shape, rows, columns)
@@ -93,28 +92,29 @@ class NodeScores:
         constraints = self._soft_constraints(shape)
         if not constraints:
             return None
-        raw, ignored = [0.0] * len(rows), [False] * len(rows)
+        raw, ignored = [0.0] * len(rows), set[int]()
         for key, max_skew, group in constraints:
-            domain = self.table.topology(key).domains.cells
+            domain, rest = self.table.topology(key).domains.cells, max_skew - 1
             here = [domain[row] for row in rows]
             if key == names.HOSTNAME:
-                active = group.counts_active.cells
-                counts, domains = [active[row] for row in rows], len(rows)
+                active, factor = group.counts_active.cells, math.log(len(rows) + 2)
+                for at, row in enumerate(rows):
+                    raw[at] += active[row] * factor + rest if here[at] >= 0 else 0
             else:
-                sums = self.table.active_in_domains(group, key, columns)
-                counts, domains = [sums.get(number, 0) for number in here], len({*here} - {-1})
-            factor = math.log(domains + 2)
-            for at, number in enumerate(here):
-                if number >= 0:
-                    raw[at] += counts[at] * factor + (max_skew - 1)
-                elif shape.spread:
-                    ignored[at] = True
+                sums, factor = self.table.active_in_domains(group, key, columns), math.log(len({*here} - {-1}) + 2)
+                for at, number in enumerate(here):
+                    raw[at] += sums.get(number, 0) * factor + rest if number >= 0 else 0
+            if shape.spread and -1 in here:
+                ignored.update(at for at, number in enumerate(here) if number < 0)
         rounded = [math.floor(amount + 0.5) for amount in raw]
-        considered = [amount for amount, out in zip(rounded, ignored, strict=True) if not out]
+        if not ignored:
+            high, low = max(rounded), min(rounded)
+            return [100 * (high + low - amount) // high for amount in rounded] if high else [100] * len(rows)
+        considered = [amount for at, amount in enumerate(rounded) if at not in ignored]
         high, low = max(considered, default=0), min(considered, default=0)
         return [
-            0 if out else 100 * (high + low - amount) // high if high else 100
-            for amount, out in zip(rounded, ignored, strict=True)
+            0 if at in ignored else 100 * (high + low - amount) // high if high else 100
+            for at, amount in enumerate(rounded)
         ]
 
     # ------------------------------------------------------------ in columns
@@ -125,8 +125,8 @@ class NodeScores:
         able = np.maximum(allocatable, 1)
         free = allocatable - self.table.scoring[rows] - columns.scoring
         total: Ints = np.maximum(free * 100 // able, 0).sum(axis=1) // 2
-        if columns.requests.any():
-            total += self._balance(columns.requests, allocatable - self.table.room[:, :2][rows], able)
+        if any(columns.requests):
+            total += self._balance(np.array(columns.requests), allocatable - self.table.room[:, :2][rows], able)
         shunned, liked = columns.shunned[rows], columns.liked[rows]
         if shunned.any():
             total = total + 3 * (100 - shunned * 100 // shunned.max())
@@ -187,6 +187,11 @@ class NodeScores:
             return np.zeros(len(rows), np.int64)
         scores: Ints = (raw - low) * 100 // (high - low)
         return scores
+
+
+def _apart(cpu: float, memory: float) -> float:
+    """Return how far apart the shares of CPU and memory of one node are: their standard deviation."""
+    return abs(min(cpu, 1.0) - min(memory, 1.0)) / 2
 
 
 def _unevenness(amounts: Ints, able: Ints) -> npt.NDArray[np.float64]:
