@@ -90,6 +90,24 @@ def test_few_nodes_are_scored_as_many_are(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
+def test_scores_hold_however_much_changed_since_the_last_look(seed: int) -> None:
+    """Few changes or many, what was scored and shunned before is not taken for what is true now."""
+    dice, table = Random(seed), NodeTable()
+    scores = NodeScores(table)
+    for step in range(60):
+        table.set_node(node(f"n{step}", dice))
+    for look in range(40):
+        for step in range(dice.choice((1, 150))):
+            change(table, 1000 * look + step, dice, node, SHAPES)
+        for pod in SHAPES:
+            columns = table.columns(pod)
+            rows = np.array(sorted(dice.sample(sorted(table.rows.values()), FEW)))
+            assert scores.of_few(pod, rows.tolist(), columns) == scores.of_many(pod, rows, columns).tolist(), look
+            there = [(row, table.nodes[row]) for row in table.rows.values()]
+            assert all(columns.shunned[row] == len(item.spec.taints) for row, item in there if item is not None), look
+
+
+@pytest.mark.parametrize("seed", range(4))
 def test_domains_are_counted_change_by_change(seed: int) -> None:
     """Pods per domain, kept while pods come and go and nodes are relabelled, equal a count over all nodes that fit."""
     dice, table = Random(seed), NodeTable()

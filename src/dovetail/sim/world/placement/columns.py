@@ -78,7 +78,8 @@ class ShapeColumns:
 
     `open`: the node fits, admits the pod and has room for it. `shuns`: some node is shunned, or was once. `requests`
     and `scoring`: CPU and memory of one pod. `fitting`: how many nodes fit. `seen` and `seen_room`: how far the table's
-    logs have been followed. `rows`: the open rows, if they are known.
+    logs have been followed. `rows`: the open rows, if they are known. `scored`: what resources alone count for, by row,
+    as far as asked.
     """
 
     fits: Bools
@@ -93,6 +94,7 @@ class ShapeColumns:
     fitting: int = 0
     seen: int = 0
     seen_room: int = 0
+    scored: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

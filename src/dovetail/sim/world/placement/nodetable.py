@@ -334,15 +334,17 @@ class NodeTable:
         if len(stale) > _MANY_ROWS:
             found.open = self.open_to(shape, found)
             found.rows = None
+            found.scored.clear()
         else:
             self._open_rows(shape, found, dict.fromkeys(stale))
         return found
 
     def _open_rows(self, shape: PodShape, columns: ShapeColumns, rows: Iterable[int]) -> None:
-        """Update whether these rows are open."""
+        """Update whether these rows are open; what was scored for them no longer holds."""
         needs = self._needs_of(shape)
         room, width = self.rooms.cells, self.rooms.width
         for row in rows:
+            columns.scored.pop(row, None)
             is_open = columns.fits.item(row) and columns.admitted.item(row)
             at = row * width
             for column, amount in needs if is_open else ():
@@ -372,10 +374,10 @@ class NodeTable:
         columns.fitting += fits
         admitted = not node.spec.unschedulable or shape.daemon
         columns.admitted[row] = admitted and (not taints or admitted_by_taints(spec.tolerations, taints))
-        columns.shunned[row] = shunned = sum(
-            [taint.effect == "PreferNoSchedule" and not tolerates(spec.tolerations, taint) for taint in taints]
-        )
-        columns.shuns = columns.shuns or shunned > 0
+        if taints or columns.shuns:
+            soft = [taint for taint in taints if taint.effect == "PreferNoSchedule"]
+            columns.shunned[row] = shunned = sum(not tolerates(spec.tolerations, taint) for taint in soft)
+            columns.shuns = columns.shuns or shunned > 0
         near = shape.spec.affinity.node_affinity if shape.spec.affinity else None
         if near is not None:
             columns.liked[row] = sum(

@@ -64,22 +64,11 @@ class NodeScores:
 
     def of_few(self, shape: PodShape, rows: Sequence[int], columns: ShapeColumns) -> list[int]:
         """Return the scores of a few rows for a shape without affinity, as `of_many` does."""
-        cpu, memory = columns.requests
-        scored_cpu, scored_memory = columns.scoring
-        allocatable, scoring, room = self.table.allocatables.cells, self.table.scorings.cells, self.table.rooms.cells
-        width, scores = self.table.rooms.width, []
+        scored, scores = columns.scored, []
         for row in rows:
-            at = row * width
-            all_cpu, all_memory = allocatable[at], allocatable[at + 1]
-            able_cpu, able_memory = all_cpu or 1, all_memory or 1
-            free_cpu = (all_cpu - scoring[2 * row] - scored_cpu) * 100 // able_cpu
-            free_memory = (all_memory - scoring[2 * row + 1] - scored_memory) * 100 // able_memory
-            score = (max(free_cpu, 0) + max(free_memory, 0)) // 2
-            if cpu or memory:
-                used_cpu, used_memory = all_cpu - room[at], all_memory - room[at + 1]
-                before = _apart(used_cpu / able_cpu, used_memory / able_memory)
-                after = _apart((used_cpu + cpu) / able_cpu, (used_memory + memory) / able_memory)
-                score += int(75 + 50 * (before - after))
+            score = scored.get(row)
+            if score is None:
+                score = scored[row] = self._score_of_resources(row, columns)
             scores.append(score)
         shunned = [columns.shunned.item(row) for row in rows] if columns.shuns else []
         worst = max(shunned, default=0)
@@ -87,6 +76,22 @@ class NodeScores:
             scores = [score + 3 * (100 - taints * 100 // worst) for score, taints in zip(scores, shunned, strict=True)]
         spread = self._spread_of_few(shape, rows, columns)
         return [score + 2 * more for score, more in zip(scores, spread, strict=True)] if spread else scores
+
+    def _score_of_resources(self, row: int, columns: ShapeColumns) -> int:
+        table = self.table
+        at, cpu, memory = row * table.rooms.width, *columns.requests
+        all_cpu, all_memory = table.allocatables.cells[at], table.allocatables.cells[at + 1]
+        able_cpu, able_memory = all_cpu or 1, all_memory or 1
+        scored_cpu, scored_memory = columns.scoring
+        free_cpu = (all_cpu - table.scorings.cells[2 * row] - scored_cpu) * 100 // able_cpu
+        free_memory = (all_memory - table.scorings.cells[2 * row + 1] - scored_memory) * 100 // able_memory
+        score = (max(free_cpu, 0) + max(free_memory, 0)) // 2
+        if cpu or memory:
+            used_cpu, used_memory = all_cpu - table.rooms.cells[at], all_memory - table.rooms.cells[at + 1]
+            before = _apart(used_cpu / able_cpu, used_memory / able_memory)
+            after = _apart((used_cpu + cpu) / able_cpu, (used_memory + memory) / able_memory)
+            score += int(75 + 50 * (before - after))
+        return score
 
     def _spread_of_few(self, shape: PodShape, rows: Sequence[int], columns: ShapeColumns) -> list[int] | None:
         constraints = self._soft_constraints(shape)
