@@ -24,7 +24,9 @@ def event_nodes(old: Pod | None, new: Pod | None) -> tuple[str, ...]:
     before, after = present_on(old), present_on(new)
     if before == after and (old is None or new is None or old.metadata.uid == new.metadata.uid):
         return ()
-    return tuple(dict.fromkeys(node for node in (before, after) if node))
+    if not before or not after or before == after:
+        return (before or after,) if before or after else ()
+    return before, after
 
 
 def _stays(old: Pod, new: Pod) -> bool:

@@ -29,7 +29,8 @@ _Key = tuple[str, str]
 """What a row is found by: the provider id, or the name of a Node that has none."""
 _Order = tuple[bool, str]
 _FEW: Final = 16
-"""If so many more objects changed than there are rows, joining all of them again is faster."""
+_SHARE: Final = 1
+"""Up to one change for so many rows is made in place; with more, joining all objects again is faster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +188,7 @@ def _renewed(before: NodeRows, cluster: Cluster, settings: Settings, registries:
     if not (gone or new or gone_claims or new_claims):
         return before
     many = len(gone) + len(new) + len(gone_claims) + len(new_claims)
-    if before.joined.twins or many > _FEW + len(before.names):
+    if before.joined.twins or many > _FEW + len(before.names) // _SHARE:
         return None
     nodes = _replaced(before.joined.nodes, gone, new)
     claims = _replaced(before.joined.claims, gone_claims, new_claims)

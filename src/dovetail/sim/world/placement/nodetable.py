@@ -324,6 +324,8 @@ class NodeTable:
             changed = sorted(self.rows.values())
             stale = changed
         else:
+            if found.seen_room == len(self.room_log) and found.seen == len(self.log):
+                return found
             changed = self.log[found.seen :]
             stale = changed + self.room_log[found.seen_room :]
             if len(stale) > _MANY_ROWS:  # most of them are the same few: a node that many pods were bound to

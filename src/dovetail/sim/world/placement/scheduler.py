@@ -192,8 +192,8 @@ class Scheduler:
 
     def _bind(self, key: str, pod: Pod, node: str) -> None:
         status = replace(pod.status, conditions=self._scheduled("True"), nominated_node_name="")
-        self.store.put(pod, spec=replace(pod.spec, node_name=node), status=status)
-        self.on_bound(key, self.store.pods[key])
+        bound = self.store.put(pod, spec=replace(pod.spec, node_name=node), status=status)
+        self.on_bound(key, cast("Pod", bound))
 
     def _fail(self, key: str, pod: Pod) -> None:
         self.stuck.add(key, self.shapes.of(key, pod))
