@@ -7,14 +7,19 @@ import pytest
 
 from dovetail.model import names
 from dovetail.model.objects import (
+    Affinity,
     Container,
     Node,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
     NodeSpec,
     NodeStatus,
     ObjectMeta,
     Pod,
     PodSpec,
     ResourceRequirements,
+    SelectorRequirement,
     Taint,
     Toleration,
 )
@@ -72,11 +77,13 @@ def test_open_rows_equal_a_count_of_everything(seed: int) -> None:
         for at, pod in enumerate(SHAPES):
             if step % (1 + 30 * at) == 0:
                 kept = table.columns(pod)
-                table._columns.clear()
+                known = table._columns, table._terms
+                table._columns, table._terms = {}, {}
                 counted = table.columns(pod)
-                table._columns[pod.kind] = kept
-                for column in ("open", "fits", "admitted"):
-                    assert np.array_equal(getattr(kept, column), getattr(counted, column)), (step, at, column)
+                table._columns, table._terms = known
+                assert np.array_equal(kept.open, counted.open), (step, at)
+                assert np.array_equal(kept.terms.fits, counted.terms.fits), (step, at)
+                assert np.array_equal(kept.terms.admitted, counted.terms.admitted), (step, at)
     assert any(table.columns(pod).open.any() for pod in SHAPES)
     assert len(table.rows) > 16
 
@@ -105,3 +112,26 @@ def test_bound_pod_may_ask_for_what_no_node_has() -> None:
     table.set_node(Node(metadata=ObjectMeta(name="n"), status=NodeStatus(allocatable={"cpu": "4", "memory": "8Gi"})))
     table.bind("pod", SHAPES[4], "n")
     assert table.room[table.rows["n"], table.resources["example.com/gpu"]] == -1
+
+
+def test_shapes_that_differ_in_node_affinity_alone_have_their_own_columns() -> None:
+    """A node that one of them may go to is closed to the other, whichever is asked about first."""
+    zones = ("zone-a", "zone-b")
+    terms = [
+        NodeSelectorTerm(match_expressions=(SelectorRequirement(key=names.ZONE, operator="In", values=(zone,)),))
+        for zone in zones
+    ]
+    affinities = [
+        Affinity(
+            node_affinity=NodeAffinity(
+                required_during_scheduling_ignored_during_execution=NodeSelector(node_selector_terms=(term,))
+            )
+        )
+        for term in terms
+    ]
+    shapes = [shape_of(Pod(metadata=ObjectMeta(name="p"), spec=PodSpec(affinity=entry))) for entry in affinities]
+    table = NodeTable()
+    for zone in zones:
+        table.set_node(Node(metadata=ObjectMeta(name=zone, labels={names.ZONE: zone}), spec=NodeSpec()))
+    found = [table.columns(shape).terms.fits for shape in shapes]
+    assert [[bool(fits[table.rows[zone]]) for zone in zones] for fits in found] == [[True, False], [False, True]]

@@ -103,8 +103,8 @@ def test_scores_hold_however_much_changed_since_the_last_look(seed: int) -> None
             columns = table.columns(pod)
             rows = np.array(sorted(dice.sample(sorted(table.rows.values()), FEW)))
             assert scores.of_few(pod, rows.tolist(), columns) == scores.of_many(pod, rows, columns).tolist(), look
-            there = [(row, table.nodes[row]) for row in table.rows.values()]
-            assert all(columns.shunned[row] == len(item.spec.taints) for row, item in there if item is not None), look
+            there = [(item, columns.terms.shunned[row]) for row, item in enumerate(table.nodes)]
+            assert all(shunned == len(item.spec.taints) for item, shunned in there if item is not None), look
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -120,8 +120,8 @@ def test_domains_are_counted_change_by_change(seed: int) -> None:
             counted: dict[int, int] = {}
             for entry in table.pods.values():
                 number = int(table.topology(key).domain[entry.row])
-                if entry.active and entry.shape.labels == pod.labels and columns.fits[entry.row] and number >= 0:
+                if entry.active and entry.shape.labels == pod.labels and columns.terms.fits[entry.row] and number >= 0:
                     counted[number] = counted.get(number, 0) + 1
             found = table.active_in_domains(group, key, columns)
             assert {number: count for number, count in found.items() if count} == counted, (step, key)
-        assert columns.fitting == int(columns.fits.sum())
+        assert columns.terms.fitting == int(columns.terms.fits.sum())

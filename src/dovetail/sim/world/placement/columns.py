@@ -73,25 +73,36 @@ class NodeGroup:
 
 
 @dataclass(slots=True, eq=False)
-class ShapeColumns:
-    """What nodes are to one kind of pod, by row.
+class NodeTerms:
+    """What nodes are to pods with the same selectors, node affinity and tolerations, by row; resources don't matter.
 
-    `open`: the node fits, admits the pod and has room for it. `shuns`: some node is shunned, or was once. `requests`
-    and `scoring`: CPU and memory of one pod. `fitting`: how many nodes fit. `seen` and `seen_room`: how far the table's
-    logs have been followed. `rows`: the open rows, if they are known. `scored`: what resources alone count for, by row,
-    as far as asked.
+    `fitting`: how many nodes fit. `shuns`: some node is shunned, or was once. `seen`: how far the table's log has been
+    followed.
     """
 
     fits: Bools
     admitted: Bools
-    open: Bools
     shunned: Ints
     liked: Ints
+    shuns: bool = False
+    fitting: int = 0
+    seen: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class ShapeColumns:
+    """What nodes are to one kind of pod, by row.
+
+    `open`: the node fits, admits the pod and has room for it. `requests` and `scoring`: CPU and memory of one pod.
+    `seen` and `seen_room`: how far the table's logs have been followed. `rows`: the open rows, if they are known.
+    `scored`: what resources alone count for, by row, as far as asked.
+    """
+
+    terms: NodeTerms
+    open: Bools
     requests: tuple[int, int]
     scoring: tuple[int, int]
-    shuns: bool = False
     rows: Ints | None = None
-    fitting: int = 0
     seen: int = 0
     seen_room: int = 0
     scored: dict[int, int] = field(default_factory=dict)

@@ -55,7 +55,7 @@ class NodeChoice:
         good = columns.open.copy()
         for constraint in shape.spread:
             if constraint.when_unsatisfiable == "DoNotSchedule":
-                good &= self._spread_allows(shape, constraint, columns.fits, columns.admitted)
+                good &= self._spread_allows(shape, constraint, columns.terms.fits, columns.terms.admitted)
         if shape.required_near or shape.required_apart:
             good &= self._near_and_apart(shape)
         self._keep_away_from_loners(shape, good)

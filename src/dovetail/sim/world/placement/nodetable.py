@@ -16,6 +16,7 @@ from dovetail.sim.world.placement.columns import (
     GroupKey,
     Ints,
     NodeGroup,
+    NodeTerms,
     Numbers,
     Row,
     ShapeColumns,
@@ -60,6 +61,7 @@ class NodeTable:
         self._pods_of: dict[PodShape, dict[str, Row]] = {}
         self._groups_at: dict[_Label, list[NodeGroup]] = {}
         self._shapes_at: dict[_Label, dict[PodShape, None]] = {}
+        self._terms: dict[bytes, NodeTerms] = {}
         self._columns: dict[bytes, ShapeColumns] = {}
         self._needs: dict[PodShape, tuple[tuple[int, int], ...]] = {}
 
@@ -137,6 +139,7 @@ class NodeTable:
             for group in self._groups.values():
                 group.counts = group.counts.grown(self.size)
                 group.counts_active = group.counts_active.grown(self.size)
+            self._terms.clear()
             self._columns.clear()
         return self._free.pop()
 
@@ -175,8 +178,8 @@ class NodeTable:
 
     def active_in_domains(self, group: NodeGroup, key: str, columns: ShapeColumns) -> Mapping[int, int]:
         """Return how many pods of a group that are not terminating each domain has on nodes that fit a kind."""
-        if columns.fitting < len(self.rows):
-            return dict(enumerate(self._sums(np.where(columns.fits, group.active, 0), key)))
+        if columns.terms.fitting < len(self.rows):
+            return dict(enumerate(self._sums(np.where(columns.terms.fits, group.active, 0), key)))
         found = group.sums.get(key)
         if found is None:
             found = group.sums[key] = dict(enumerate(self._sums(group.active, key)))
@@ -313,26 +316,20 @@ class NodeTable:
         found = self._columns.get(shape.kind)
         if found is None:
             found = self._columns[shape.kind] = ShapeColumns(
+                self._terms_of(shape),
                 np.zeros(self.size, np.bool_),
-                np.zeros(self.size, np.bool_),
-                np.zeros(self.size, np.bool_),
-                np.zeros(self.size, np.int64),
-                np.zeros(self.size, np.int64),
                 (shape.requests.get("cpu", 0), shape.requests.get("memory", 0)),
                 (shape.scoring_cpu, shape.scoring_memory),
             )
-            changed = sorted(self.rows.values())
-            stale = changed
+            stale = list(self.rows.values())
+        elif found.seen_room == len(self.room_log) and found.seen == len(self.log):
+            return found
         else:
-            if found.seen_room == len(self.room_log) and found.seen == len(self.log):
-                return found
-            changed = self.log[found.seen :]
-            stale = changed + self.room_log[found.seen_room :]
+            stale = self.log[found.seen :] + self.room_log[found.seen_room :]
             if len(stale) > _MANY_ROWS:  # most of them are the same few: a node that many pods were bound to
                 stale = list(dict.fromkeys(stale))
         found.seen, found.seen_room = len(self.log), len(self.room_log)
-        for row in changed:
-            self._look(found, shape, row)
+        self._look_again(found.terms, shape)
         if len(stale) > _MANY_ROWS:
             found.open = self.open_to(shape, found)
             found.rows = None
@@ -341,13 +338,36 @@ class NodeTable:
             self._open_rows(shape, found, dict.fromkeys(stale))
         return found
 
+    def _terms_of(self, shape: PodShape) -> NodeTerms:
+        """Return what each node is to the selectors and tolerations of a shape."""
+        found = self._terms.get(shape.terms)
+        if found is None:
+            found = self._terms[shape.terms] = NodeTerms(
+                np.zeros(self.size, np.bool_),
+                np.zeros(self.size, np.bool_),
+                np.zeros(self.size, np.int64),
+                np.zeros(self.size, np.int64),
+                seen=len(self.log),
+            )
+            for row in self.rows.values():
+                self._look(found, shape, row)
+        return found
+
+    def _look_again(self, terms: NodeTerms, shape: PodShape) -> None:
+        """Look at the nodes that changed since the last time."""
+        if terms.seen < len(self.log):
+            for row in dict.fromkeys(self.log[terms.seen :]):
+                self._look(terms, shape, row)
+            terms.seen = len(self.log)
+
     def _open_rows(self, shape: PodShape, columns: ShapeColumns, rows: Iterable[int]) -> None:
         """Update whether these rows are open; what was scored for them no longer holds."""
         needs = self._needs_of(shape)
+        fits, admitted = columns.terms.fits, columns.terms.admitted
         room, width = self.rooms.cells, self.rooms.width
         for row in rows:
             columns.scored.pop(row, None)
-            is_open = columns.fits.item(row) and columns.admitted.item(row)
+            is_open = fits.item(row) and admitted.item(row)
             at = row * width
             for column, amount in needs if is_open else ():
                 if room[at + column] < amount:
@@ -359,30 +379,30 @@ class NodeTable:
 
     def open_to(self, shape: PodShape, columns: ShapeColumns) -> Bools:
         """Return for each row whether the node fits, admits a pod of this shape and has room for it."""
-        found: Bools = columns.fits & columns.admitted
+        found: Bools = columns.terms.fits & columns.terms.admitted
         for column, amount in self._needs_of(shape):
             found &= self.room[:, column] >= amount
         return found
 
-    def _look(self, columns: ShapeColumns, shape: PodShape, row: int) -> None:
+    def _look(self, terms: NodeTerms, shape: PodShape, row: int) -> None:
         node = self.nodes[row]
-        columns.fitting -= columns.fits.item(row)
+        terms.fitting -= terms.fits.item(row)
         if node is None:
-            columns.fits[row] = columns.admitted[row] = False
+            terms.fits[row] = terms.admitted[row] = False
             return
         labels, name = node.metadata.labels, node.metadata.name
         spec, taints = shape.spec, node.spec.taints
-        columns.fits[row] = fits = node_fits_selectors(spec, labels, name)
-        columns.fitting += fits
+        terms.fits[row] = fits = node_fits_selectors(spec, labels, name)
+        terms.fitting += fits
         admitted = not node.spec.unschedulable or shape.daemon
-        columns.admitted[row] = admitted and (not taints or admitted_by_taints(spec.tolerations, taints))
-        if taints or columns.shuns:
+        terms.admitted[row] = admitted and (not taints or admitted_by_taints(spec.tolerations, taints))
+        if taints or terms.shuns:
             soft = [taint for taint in taints if taint.effect == "PreferNoSchedule"]
-            columns.shunned[row] = shunned = sum(not tolerates(spec.tolerations, taint) for taint in soft)
-            columns.shuns = columns.shuns or shunned > 0
+            terms.shunned[row] = shunned = sum(not tolerates(spec.tolerations, taint) for taint in soft)
+            terms.shuns = terms.shuns or shunned > 0
         near = shape.spec.affinity.node_affinity if shape.spec.affinity else None
         if near is not None:
-            columns.liked[row] = sum(
+            terms.liked[row] = sum(
                 entry.weight
                 for entry in near.preferred_during_scheduling_ignored_during_execution
                 if term_matches(entry.preference, labels, name)

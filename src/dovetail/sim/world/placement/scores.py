@@ -70,7 +70,8 @@ class NodeScores:
             if score is None:
                 score = scored[row] = self._score_of_resources(row, columns)
             scores.append(score)
-        shunned = [columns.shunned.item(row) for row in rows] if columns.shuns else []
+        terms = columns.terms
+        shunned = [terms.shunned.item(row) for row in rows] if terms.shuns else []
         worst = max(shunned, default=0)
         if worst:
             scores = [score + 3 * (100 - taints * 100 // worst) for score, taints in zip(scores, shunned, strict=True)]
@@ -132,7 +133,7 @@ class NodeScores:
         total: Ints = np.maximum(free * 100 // able, 0).sum(axis=1) // 2
         if any(columns.requests):
             total += self._balance(np.array(columns.requests), allocatable - self.table.room[:, :2][rows], able)
-        shunned, liked = columns.shunned[rows], columns.liked[rows]
+        shunned, liked = columns.terms.shunned[rows], columns.terms.liked[rows]
         if shunned.any():
             total = total + 3 * (100 - shunned * 100 // shunned.max())
         if liked.any():
@@ -168,9 +169,10 @@ class NodeScores:
                 counts, domains = group.active[rows], len(rows)
             else:
                 sums = self.table.active_in_domains(group, key, columns)
-                numbers, places = np.unique(here, return_inverse=True)
-                counts = np.array([sums.get(number, 0) for number in numbers.tolist()])[places]
-                domains = int(np.count_nonzero(numbers >= 0))
+                there = np.flatnonzero(np.bincount(here[known]))
+                of_domain = np.zeros(len(self.table.topology(key).numbers) + 1, np.int64)
+                of_domain[there] = [sums.get(number, 0) for number in there.tolist()]
+                counts, domains = of_domain[here], len(there)
             if shape.spread:
                 ignored |= ~known
             raw += np.where(known, counts * math.log(domains + 2) + (max_skew - 1), 0)

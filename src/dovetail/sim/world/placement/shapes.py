@@ -30,6 +30,7 @@ class PodShape:
     """What all pods of one template have in common. Told apart by identity.
 
     `kind`: the same for shapes that only other pods can tell apart: what a node is to one, it is to the others.
+    `terms`: the same for shapes that fit the same nodes and are admitted by the same ones, whatever they request.
     `looks_at_pods`: other pods have a say in where it may go. `ports`: host ports and their protocols.
     """
 
@@ -37,6 +38,7 @@ class PodShape:
     labels: dict[str, str]
     spec: PodSpec
     kind: bytes
+    terms: bytes
     requests: dict[str, int]
     scoring_cpu: int
     scoring_memory: int
@@ -101,6 +103,7 @@ def shape_of(
         labels=pod.metadata.labels,
         spec=spec,
         kind=msgspec.json.encode((daemon, spec)),
+        terms=msgspec.json.encode((daemon, spec.node_selector, spec.tolerations, affinity and affinity.node_affinity)),
         requests=requests,
         scoring_cpu=requests.get("cpu", 0) or _UNSET_CPU,
         scoring_memory=requests.get("memory", 0) or _UNSET_MEMORY,
