@@ -16,7 +16,7 @@ from dovetail.model.objects import (
     ReplicaSet,
     is_true,
 )
-from dovetail.sim.world.store import Change, WorldStore
+from dovetail.sim.world.store import Change, WorldStore, key_of
 from dovetail.sim.world.world import World
 from tests.support.rogue import settle, small_world, work
 
@@ -114,6 +114,19 @@ def compare_statuses(world: World) -> None:
         names = [app for app in ("web", "api") if not wanted or ("app", app) in wanted]
         assert budget.status.current_healthy == healthy
         assert budget.status.expected_pods == sum(replicas[uid] for app in names for uid in seen[app])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_object_is_kept_under_its_own_key(seed: int) -> None:
+    """Whoever writes an object names it by its namespace and name, in all indexes."""
+    dice, world = Random(seed), world_with_pods(seed)
+    for _ in range(60):
+        changed_by_chance(world, dice)
+        store = world.store
+        for items in store.by_kind.values():
+            assert all(key == key_of(item.metadata) for key, item in items.items())
+        on_nodes = {key: pod for pods in store.pods_on.values() for key, pod in pods.items()}
+        assert on_nodes == {key: pod for key, pod in store.pods.items() if pod.spec.node_name}
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -195,7 +195,7 @@ class Evictions:
             observed_generation=budget.metadata.generation,
         )
         if status != budget.status:
-            self.store.put(budget, status=status)
+            self.store.put(budget, name, status=status)
 
 
 def _owner(pod: Pod) -> str:

@@ -38,7 +38,7 @@ class Kubelets:
         ready = Condition(type="Ready", status="True", last_transition_time=now)
         conditions = (*[entry for entry in pod.status.conditions if entry.type != "Ready"], ready)
         status = replace(pod.status, phase="Running", start_time=pod.status.start_time or now, conditions=conditions)
-        self.store.put(pod, status=status)
+        self.store.put(pod, key, status=status)
 
     def finish(self, key: str, phase: str = "Succeeded") -> None:
         """Finish a pod: it is terminal, and not ready."""

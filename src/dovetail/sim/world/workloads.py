@@ -292,7 +292,7 @@ class Workloads:
         self.line_of[key] = line
         self._set_of[key] = entry
         self.shapes.set(key, entry.shape)
-        self.store.put(self._pod(entry, name))
+        self.store.put(self._pod(entry, name), key)
 
     def _pod(self, entry: _Set, name: str, node: str = "") -> Pod:
         work = entry.workload
@@ -399,7 +399,7 @@ class Workloads:
         if key in self.store.pods:
             return
         self.shapes.set(key, entry.shape)
-        self.store.put(self._pod(entry, pod_name, node=name))
+        self.store.put(self._pod(entry, pod_name, node=name), key)
         self.kubelets.start(key, self.store.pods[key])
 
 

@@ -192,13 +192,13 @@ class Scheduler:
 
     def _bind(self, key: str, pod: Pod, node: str) -> None:
         status = replace(pod.status, conditions=self._scheduled("True"), nominated_node_name="")
-        bound = self.store.put(pod, spec=replace(pod.spec, node_name=node), status=status)
+        bound = self.store.put(pod, key, spec=replace(pod.spec, node_name=node), status=status)
         self.on_bound(key, cast("Pod", bound))
 
     def _fail(self, key: str, pod: Pod) -> None:
         self.stuck.add(key, self.shapes.of(key, pod))
         if not any(entry.type == "PodScheduled" and entry.status == "False" for entry in pod.status.conditions):
-            self.store.put(pod, status=replace(pod.status, conditions=self._scheduled("False")))
+            self.store.put(pod, key, status=replace(pod.status, conditions=self._scheduled("False")))
 
     def _scheduled(self, status: str) -> tuple[Condition, ...]:
         """Return the condition of a pod that is or isn't scheduled now; thousands may share one."""
