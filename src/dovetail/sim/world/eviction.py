@@ -39,13 +39,14 @@ def is_healthy(pod: Pod) -> bool:
 class _Watched:
     """What a budget counts: which of its pods are healthy, and how many belong to each owner.
 
-    `expected`: how many pods there should be; None if that has to be counted again.
+    `expected`: how many pods there should be, None if that has to be counted again; `desired`: how many healthy ones.
     """
 
     healthy: dict[str, bool] = field(default_factory=dict)
     owners: dict[str, int] = field(default_factory=dict)
     fit: int = 0
     expected: int | None = None
+    desired: int = 0
 
 
 class Evictions:
@@ -185,7 +186,8 @@ class Evictions:
         expected = watched.expected
         if expected is None:
             expected = watched.expected = self._expected(watched)
-        desired = _desired(budget, expected)
+            watched.desired = _desired(budget, expected)
+        desired = watched.desired
         allowed = max(0, watched.fit - desired) if expected > 0 else 0
         status = PodDisruptionBudgetStatus(
             disruptions_allowed=allowed,

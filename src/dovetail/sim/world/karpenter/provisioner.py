@@ -70,8 +70,11 @@ class Provisioner:
 
     def trigger(self, keys: Iterable[str]) -> None:
         """Start a batch for pods that found no place, or keep the open one open."""
-        before = len(self._waiting)
-        self._waiting.update(dict.fromkeys(keys))
+        before, coming = len(self._waiting), dict.fromkeys(keys)
+        if before:
+            self._waiting.update(coming)
+        else:
+            self._waiting = coming
         if len(self._waiting) > before:
             self._begin()
 
