@@ -122,7 +122,7 @@ class Evictions:
                 self._write(name)
 
     def _count_again(self, owner: str) -> list[str]:
-        """Let budgets over the pods of an owner count what they expect again; return their names, in order."""
+        """Return the budgets over the pods of an owner, in order; what they expect is counted again."""
         found = sorted(name for name in self._of_owner.get(owner, ()) if name in self._watched)
         for name in found:
             self._watched[name].expected = None
