@@ -77,7 +77,7 @@ def _seen(snapshot: Snapshot) -> dict[str, object]:
         "open": [frame.open.tolist(), frame.staying.tolist(), frame.sound.tolist()],
         "daemons": frame.daemons.daemons,
         "ports": frame.ports,
-        "places": sorted(sorted(at.tolist()) for at in frame.places.counted.values()),
+        "places": sorted(node for at in frame.places.counted.values() for node in at.tolist()),
         "answers": [homes(place(snapshot)), *((homes(found), len(found.blocking)) for found in gone)],
     }
 
