@@ -1,7 +1,9 @@
 """Bounds on new nodes and certain refusals on small hand-made snapshots, with exact numbers at the edges."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,13 +14,23 @@ from dovetail.decide.refusals import unready as unready_module
 from dovetail.decide.refusals.bounds import Bounds
 from dovetail.decide.refusals.planned_room import PlannedRoom
 from dovetail.decide.refusals.unready import Unready
+from dovetail.scheduling.pods.classes import SpecInfo
 from dovetail.scheduling.pods.movers import Demand
 
 Need = dict[int, int]
 
-A: Any = SimpleNamespace(id=1, need=((0, 4), (1, 1)), claims=())
-B: Any = SimpleNamespace(id=2, need=((0, 2), (1, 2)), claims=())
-C: Any = SimpleNamespace(id=3, need=((1, 5),), claims=())
+
+class _Info(SpecInfo):
+    """Replace what follows from a pod's spec by given values."""
+
+    def __init__(self, **values: Any) -> None:
+        for name, value in values.items():
+            setattr(self, name, value)
+
+
+A: Any = _Info(id=1, bit=2, need=((0, 4), (1, 1)), claims=())
+B: Any = _Info(id=2, bit=4, need=((0, 2), (1, 2)), claims=())
+C: Any = _Info(id=3, bit=8, need=((1, 5),), claims=())
 
 
 class _Echo:
@@ -42,7 +54,14 @@ def _movers(started: dict[Any, int], bound: dict[Any, int]) -> Any:
     first = tuple((info, started[info.id]) for info in SPECS if info.id in started)
     counts = {info.id: started.get(info.id, 0) + bound.get(info.id, 0) for info in SPECS}
     specs = tuple((info, counts[info.id]) for info in SPECS if counts[info.id]) if bound else first
-    return SimpleNamespace(specs=specs, started=first, demand=Demand.of(specs), started_demand=Demand.of(first))
+    return SimpleNamespace(
+        specs=specs,
+        started=first,
+        kinds=sum(info.bit for info, _ in first),
+        most=max((count for _, count in first), default=0),
+        demand=Demand.of(specs),
+        started_demand=Demand.of(first),
+    )
 
 
 def _planned(snapshot: Any, left: dict[int, tuple[int, int]], unsettled: Sequence[Any] = ()) -> PlannedRoom | None:
@@ -108,11 +127,12 @@ class Scene:
 )
 def test_the_nodes_with_room(scene: Scene, room: tuple[tuple[str, int], ...]) -> None:
     """The result lists each node that can take a pod, with the number of pods that it can take."""
-    bounds = scene.bounds()
-    counted = bounds._for_moved.counted(A)
-    assert counted.by_node == {int(name[1:]): each for name, each in room}
-    assert counted.total == sum(counted.by_node.values())
-    assert bounds.room_for(A) == (None if len(room) > 1 else room[0][0] if room else "")
+    shelter = scene.bounds().for_moved
+    assert shelter.count(A) == shelter.fit[A.id] == sum(each for _, each in room)
+    assert shelter.answers[A] == room
+    assert shelter.counted == {int(name[1:]) for name, _ in room}
+    movers = _movers({1: 1, 2: 1}, {})
+    assert bool(shelter.homeless(movers) & A.bit) == (not room)
 
 
 TIGHT = [(0, 0), (4, 4), (0, 0)]
@@ -274,6 +294,21 @@ def test_sums_of_a_prefix_are_kept() -> None:
     assert read == [0, 1, 2]
 
 
+def test_equal_answers_about_room_give_equal_bounds() -> None:
+    """Bounds for a node depend on nothing but its pods and what the room's answers contain."""
+    seen: dict[Any, Any] = {}
+    dice, again = random.Random(1), 0
+    for _ in range(3000):
+        started = dice.choice([{1: 1}, {1: 2}, {1: 1, 2: 2}, {2: 3}, {1: 1, 3: 1}])
+        rooms = [(dice.randint(0, 9), dice.randint(0, 6)) for _ in range(3)]
+        bounds = Scene(rooms=rooms, started={0: started}, closed=dice.choice([(), (1,)])).bounds()
+        found = list(bounds.replacement_at_least(0))
+        key = (tuple(started.items()), frozenset(bounds.for_moved.answers.items()))
+        again += key in seen
+        assert seen.setdefault(key, found) == found
+    assert again > 300
+
+
 @pytest.mark.parametrize(("leaving", "counted", "found"), [((), True, False), ((1,), False, False), ((1,), True, True)])
 def test_whether_leaving_pods_count(leaving: tuple[int, ...], counted: bool, found: bool) -> None:
     """Pods of leaving nodes count only if a node is leaving and the profile counts them."""
@@ -283,10 +318,10 @@ def test_whether_leaving_pods_count(leaving: tuple[int, ...], counted: bool, fou
 def test_sums_beyond_64_bits() -> None:
     """Amounts whose sum needs more than 64 bits are added exactly."""
     huge = 2**62
-    info: Any = SimpleNamespace(id=9, need=((0, 1),), claims=())
+    info: Any = _Info(id=9, bit=512, need=((0, 1),), claims=())
     scene = Scene(rooms=[(0, 0), (huge, 0), (huge, 0), (huge, 0)], started={0: {1: 1}})
     bounds = scene.bounds()
-    assert bounds._for_moved.counted(info) == (3 * huge, {1: huge, 2: huge, 3: huge})
+    assert bounds.for_moved.count(info) == 3 * huge
     room, fits = bounds._for_all.usable(Demand.of(((info, 1),)))
     assert room == [3 * huge, 0]
     assert fits == [False, True, True, True]
@@ -298,8 +333,26 @@ def test_sums_beyond_64_bits() -> None:
 def _entry(info: Any, *, place: int, exempt: bool = False, kind: int = 0) -> Any:
     """Return a pod in the queue; `place` is its position."""
     return SimpleNamespace(
-        pod=f"pod-{place}", cls=SimpleNamespace(info=info), exempt=exempt, key=place, mark=(info.id + 10 * kind, exempt)
+        pod=f"pod-{place}",
+        cls=_class(info, info.id + 10 * kind),
+        exempt=exempt,
+        key=(0, 0, place),
+        mark=(info.id + 10 * kind, exempt),
     )
+
+
+@cache
+def _class(info: Any, number: int) -> Any:
+    """Return a class of pods; all are of the same size."""
+    return _Class(info, number)
+
+
+@dataclass(frozen=True, eq=False)
+class _Class:
+    info: Any
+    id: int
+    cpu: int = 0
+    memory: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,6 +371,9 @@ class Start:
     unsettled: Sequence[Any] = ()
 
     def found(self, *nodes: int) -> Any:
+        return self.unready().destination(nodes or (0,))
+
+    def unready(self) -> Unready:
         room = np.array(self.rooms, dtype=np.int64)
 
         def first(cls: Any) -> Any:
@@ -340,7 +396,7 @@ class Start:
             settings=SimpleNamespace(rules=SimpleNamespace(others_pods_count=self.counted)),
         )
         planned = _planned(snapshot, self.planned, self.unsettled)
-        return Unready(snapshot, self.closed, planned).destination(nodes or (0,))
+        return Unready(snapshot, self.closed, planned)
 
 
 def _pods(info: Any, *places: int, **options: Any) -> list[Any]:
@@ -453,7 +509,7 @@ def test_waiting_pods_may_fill_a_starting_node(waiting: list[Any], found: bool, 
 )
 def test_all_starting_nodes_must_be_filled(rooms: list[tuple[int, int]], taken: int, found: bool) -> None:
     """Every starting node must be filled to less than the pod needs; each resource counts separately."""
-    waiting = [_entry(SimpleNamespace(id=7, need=((0, 2), (1, 1))), place=at) for at in range(taken)]
+    waiting = [_entry(_Info(id=7, need=((0, 2), (1, 1))), place=at) for at in range(taken)]
     assert (Start(rooms=rooms, ready=1, pods=_pods(A, 9), waiting=waiting).found() is not None) == found
 
 
@@ -489,3 +545,25 @@ def test_nodes_that_go_too_take_nothing() -> None:
     assert start.found(0, 1, 2) == ("pod-5", "n3")
     assert start.found(0, 1, 2, 3) is None
     assert start.found(1) is None
+
+
+def test_equal_answers_about_starting_nodes_give_equal_results() -> None:
+    """Where a node's pods would go depends on nothing but these pods and what the answers contain."""
+    seen: dict[Any, Any] = {}
+    dice, again = random.Random(2), 0
+    for _ in range(3000):
+        pods = dice.choice([(A,), (A, A), (A, B), (B, B, B)])
+        start = Start(
+            rooms=[FULL, *((dice.randint(0, 9), dice.randint(0, 4)) for _ in range(3))],
+            ready=dice.choice([2, 3]),
+            pods=[_entry(info, place=5 + at) for at, info in enumerate(pods)],
+            waiting=[_entry(B, place=dice.choice([1, 9])) for _ in range(dice.randint(0, 2))],
+            closed=dice.choice([(), (1,)]),
+        )
+        unready = start.unready()
+        found = unready.destination((0,))
+        key = (pods, frozenset(unready.answers.items()))
+        again += key in seen
+        assert seen.setdefault(key, found) == found
+        assert all(unready.answer(*subject) == answer for subject, answer in unready.answers.items())
+    assert again > 300

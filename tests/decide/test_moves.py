@@ -26,6 +26,7 @@ from dovetail.decide.methods.method import (
     take_within,
 )
 from dovetail.decide.methods.moves import Move, bare_command, command_of, cost_move, plain_move, refuse_unplaced, score
+from dovetail.decide.refusals.standing import Possible
 from dovetail.model.command import Action, Method
 from dovetail.model.objects import ObjectMeta, Pod
 from dovetail.model.policies.policy import Budget, ConsolidationPolicy, DisruptionPolicy
@@ -63,8 +64,11 @@ class _Context:
         self.bounds = SimpleNamespace(
             replacements_at_least=lambda _: self.least[0][:2], replacement_at_least=self._replacement_at_least
         )
-        self.kept: list[Refusal] = []
-        self.standing: Any = SimpleNamespace(keep=lambda _, refusal: self.kept.append(refusal))
+        self.known: Any = None
+        self.kept: list[tuple[Any, bool]] = []
+        self.standing: Any = SimpleNamespace(
+            of=lambda *_: self.known, keep=lambda _, __, found, alone: self.kept.append((found, alone))
+        )
         self.scores: dict[tuple[str, ...], Any] = {}
         self.totals = {
             "default": PoolTotals(
@@ -237,15 +241,33 @@ def test_several_new_nodes_may_be_dearer_each() -> None:
         assert context.several is not refused
 
 
-def test_refusals_that_stand_are_kept() -> None:
-    """Refusals that also hold in later rounds are cached."""
-    for stands in (True, False):
-        context = _Context(least=[(0, None, False), (2, None, stands)])
+def test_what_is_certain_is_kept() -> None:
+    """What is certain whatever a node saves is cached, with whether it rests only on pods that fit nowhere else."""
+    for alone in (True, False):
+        context = _Context(least=[(0, None, False), (2, None, alone)])
         outcome = _cost(context)
-        assert context.kept == ([outcome] if stands else [])
-        context = _Context(least=[(2, None, stands)])
+        assert context.kept == [(outcome, alone)]
+        context = _Context(least=[(2, None, alone)])
         context.standing = None
         assert isinstance(_cost(context), Refusal)
+    unready = _Context(unready=(POD, "x"))
+    outcome = _cost(unready)
+    assert unready.kept == [(outcome, False)]
+    open_one = _Context(least=[(1, _launch(1), True)])
+    assert isinstance(_cost(open_one), Move)
+    assert open_one.kept == [(Possible(_launch(1)), False)]
+
+
+def test_what_is_known_is_not_computed_again() -> None:
+    """A refusal that stands is returned as it is; if only the savings may refuse a node, they are compared again."""
+    context = _Context(least=[(2, None, True)])
+    context.known = below_threshold(1, 2, Fraction(3), replaced=False)
+    assert _cost(context) is context.known
+    context = _Context(least=[(2, None, True)], required=Fraction(3 * DOLLAR))
+    context.known = Possible(_launch(1))
+    assert _told(_cost(context, _node(price=3)))[0] == "savings-threshold"
+    assert isinstance(_cost(context, _node(price=4)), Move)
+    assert context.kept == []
 
 
 def test_the_last_launch_counts_for_the_threshold() -> None:

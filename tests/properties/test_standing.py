@@ -1,7 +1,7 @@
 """Refusals that stand, and what overturns them: a cluster that changes a little is asked about with and without memory.
 
-Every change is one that could overturn a refusal, or leave it as it is: pods that come, go, grow or are protected for
-a while, nodes that come, go or hide, prices, thresholds and time, forwards and back.
+Every change is one that could overturn a refusal, or leave it as it is: pods that come, go, wait or are protected for
+a while, nodes that come, start, leave, go or hide, prices, thresholds, budgets, PDBs and time, forwards and back.
 """
 
 import random
@@ -10,13 +10,18 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from msgspec.structs import replace as change
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
+from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price import Refusal
+from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.methods import single_node
+from dovetail.decide.methods.moves import rule_out
 from dovetail.decide.refusals.standing import StandingView
 from dovetail.model import names
+from dovetail.model.command import Method
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from tests.properties.test_decider import compare
 from tests.support.design_world import Town, kind
@@ -101,6 +106,54 @@ def _settings_change(town: Town, dice: random.Random) -> None:
     town.settings = replace(town.settings, batch_maximum=dice.choice([2, 100]))
 
 
+def _node_starts(town: Town, dice: random.Random) -> None:
+    """Add a node that is still starting."""
+    without = (names.INITIALIZED_LABEL,)
+    town.node(f"late-{dice.random()}", dice.choice(["s", "m", "l"]), idle=None, without=without, ready=False)
+
+
+def _nodes_have_started(town: Town, _dice: random.Random) -> None:
+    for name in [name for name in town.nodes if name.startswith("late-")]:
+        kind_name = town.nodes[name].metadata.labels[names.INSTANCE_TYPE]
+        town.node(name, kind_name, idle=timedelta(minutes=1), conditions=[_READY_TO_GO])
+
+
+def _pod_waits(town: Town, dice: random.Random) -> None:
+    town.pod(f"waiting-{dice.random()}", cpu=f"{dice.choice([100, 500, 900, 1500])}m")
+
+
+def _waiting_pods_go(town: Town, _dice: random.Random) -> None:
+    town.pods = {key: pod for key, pod in town.pods.items() if pod.spec.node_name}
+
+
+def _node_leaves(town: Town, dice: random.Random) -> None:
+    name = _some(town, dice)
+    town.leaving[name] = LeavingNode(node=name, method=Method.SINGLE_NODE, since=town.now)
+
+
+def _nodes_stay(town: Town, _dice: random.Random) -> None:
+    town.leaving = {}
+
+
+def _node_is_kept(town: Town, dice: random.Random) -> None:
+    """Annotate a node so that it is not disrupted, or remove the annotation."""
+    node = town.nodes[name := _some(town, dice)]
+    kept = {} if node.metadata.annotations else {names.DO_NOT_DISRUPT: "true"}
+    town.nodes[name] = change(node, metadata=change(node.metadata, annotations=kept))
+
+
+def _pdb_comes_or_goes(town: Town, dice: random.Random) -> None:
+    if town.others:
+        town.others = []
+        return
+    town.pdb("guard", {"app": "guarded"}, allowed=dice.choice([0, 1]))
+    town.pod(f"guarded-{dice.random()}", _some(town, dice), cpu="500m", labels={"app": "guarded"})
+
+
+def _budget_changes(town: Town, dice: random.Random) -> None:
+    town.pool(disruption={"consolidateAfter": "0s", "budgets": [{"nodes": dice.choice(["0", "1", "100%"])}]})
+
+
 def _nothing(_town: Town, _dice: random.Random) -> None:
     pass
 
@@ -117,34 +170,88 @@ CHANGES: tuple[Change, ...] = (
     _time_goes_back,
     _threshold_changes,
     _settings_change,
+    _node_starts,
+    _nodes_have_started,
+    _pod_waits,
+    _waiting_pods_go,
+    _node_leaves,
+    _nodes_stay,
+    _node_is_kept,
+    _pdb_comes_or_goes,
+    _budget_changes,
     _nothing,
 )
 
 
+STARTING: tuple[Change, ...] = (
+    _node_starts,
+    _nodes_have_started,
+    _pod_waits,
+    _waiting_pods_go,
+    _pod_comes,
+    _pod_goes,
+    _time_passes,
+    _nothing,
+)
+
+
+@pytest.mark.parametrize("changes", [CHANGES, STARTING], ids=["all", "starting"])
 @pytest.mark.parametrize("profile", [DOVETAIL, KARPENTER_1_15], ids=["dovetail", "karpenter-1.15"])
-def test_one_change_after_the_other(profile: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_change_after_the_other(
+    profile: Settings, changes: tuple[Change, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After each change the deciders with and without memory agree, and the memory is used."""
     stood = [0]
-    look = StandingView.refusal_of
+    look = StandingView.of
 
-    def counted(self: StandingView, facts: object) -> object:
-        found = look(self, facts)  # type: ignore[arg-type]
+    def counted(self: StandingView, facts: NodeFacts, place: int) -> object:
+        found = look(self, facts, place)
         stood[0] += found is not None
         return found
 
-    monkeypatch.setattr(StandingView, "refusal_of", counted)
+    monkeypatch.setattr(StandingView, "of", counted)
     oracle = Decider(memory=False)
     for seed in range(SEEDS):
         dice = random.Random(seed)
         town, decider = _crowded(dice, profile), Decider()
         catalogue = town.catalogue
-        for _ in range(12):
-            change = dice.choice(CHANGES)
-            change(town, dice)
-            catalogue = town.catalogue if change is _price_changes else catalogue
+        for _ in range(14):
+            made = dice.choice(changes)
+            made(town, dice)
+            catalogue = town.catalogue if made is _price_changes else catalogue
             question = town.question(catalogue=catalogue)
             compare(decider.round(question), oracle.round(question))
     assert stood[0] > 1.6 * SEEDS
+
+
+def look_at_all(scene: RoundContext) -> int:
+    """Check all answers that stand about a scene's nodes against those that are computed; return how many stand."""
+    stood = 0
+    for facts in scene.nodes if scene.standing is not None else ():
+        place = scene.index_of(facts)
+        if place >= 0:
+            known = scene.standing.of(facts, place)
+            found, alone = rule_out(scene, facts, place)
+            assert known in (None, found), facts.name
+            scene.standing.keep(facts, place, found, alone=alone)
+            stood += known is not None
+    return stood
+
+
+@pytest.mark.parametrize("changes", [CHANGES, STARTING], ids=["all", "starting"])
+def test_what_stands_about_every_node(changes: tuple[Change, ...]) -> None:
+    """After each change, what stands about any node equals what is computed about it."""
+    stood = 0
+    for seed in range(2 * SEEDS):
+        dice = random.Random(seed)
+        town, decider = _crowded(dice, DOVETAIL), Decider()
+        catalogue = town.catalogue
+        for _ in range(14):
+            made = dice.choice(changes)
+            made(town, dice)
+            catalogue = town.catalogue if made is _price_changes else catalogue
+            stood += look_at_all(decider.scene(town.question(catalogue=catalogue)))
+    assert stood > 20 * SEEDS
 
 
 def test_an_old_result_read_late_knows_nothing_of_what_came_later() -> None:

@@ -259,7 +259,8 @@ class RoundContext:
         """Return the refusals of earlier rounds that are still valid; None: nothing is cached."""
         if self._standing is None:
             return None
-        return self._standing.look_at(self.snapshot, self.bounds, self._launches_of(self.snapshot.frame), self.settings)
+        launches = self._launches_of(self.snapshot.frame)
+        return self._standing.look_at(self.snapshot, self.bounds, self.unready, launches, self.settings)
 
     @cached
     def unready(self) -> Unready:

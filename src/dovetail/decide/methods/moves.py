@@ -18,6 +18,7 @@ from dovetail.decide.gates.method_rules import claims_why
 from dovetail.decide.gates.price import Approved
 from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.gates.price_sum import judge_new_nodes
+from dovetail.decide.refusals.standing import Possible
 from dovetail.decide.words import clock
 from dovetail.model.command import Action, Command, Method, Placement, Replacement
 from dovetail.model.money import nearest
@@ -49,7 +50,9 @@ def cost_move(
     `in_full`: gate after gate. Otherwise hopeless sets are refused without a simulation, possibly by a later gate than
     the first closed one: the same result for less work. `launchable`: types that new nodes are limited to.
     """
-    hopeless = None if in_full else _hopeless(context, nodes)
+    hopeless = None
+    if not in_full:
+        hopeless = _hopeless_alone(context, nodes[0]) if len(nodes) == 1 else _hopeless(context, nodes)
     if hopeless:
         return hopeless
     sources = context.sources(nodes)
@@ -74,8 +77,6 @@ def cost_move(
 
 def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | None:
     """Refuse hopeless sets: the sums rule them out, or even the best outcome doesn't save enough."""
-    if len(nodes) == 1:
-        return _hopeless_alone(context, nodes[0])
     places = tuple(map(context.index_of, nodes))
     refusal = _refuse_unready(context, places)
     if refusal:
@@ -93,21 +94,34 @@ def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | No
 
 
 def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
-    """Refuse one node, with the likeliest and cheapest checks first."""
-    place, most, launch, refusal = context.index_of(facts), context.new_nodes_max, None, None
-    for least, launch, stands in context.bounds.replacement_at_least(place, several=most > 1):
+    """Refuse one node that can't go, or that saves too little even in the best case."""
+    place, standing = context.index_of(facts), context.standing
+    found = None if standing is None else standing.of(facts, place)
+    if found is None:
+        found, alone = rule_out(context, facts, place)
+        if standing is not None:
+            standing.keep(facts, place, found, alone=alone)
+    if isinstance(found, Refusal):
+        return found
+    if not context.settings.rules.savings_threshold:
+        return None
+    return price.refuse_one_at_most(facts.price, context.required_savings(facts), found.launch)
+
+
+def rule_out(context: RoundContext, facts: NodeFacts, place: int) -> tuple[Refusal | Possible, bool]:
+    """Refuse one node whatever it has to save, with the likeliest and cheapest checks first.
+
+    Return also whether this rests only on pods that fit on no other node.
+    """
+    most, launch, refusal = context.new_nodes_max, None, None
+    for least, launch, alone in context.bounds.replacement_at_least(place, several=most > 1):
         if least > most:
             refusal = _too_many_for_certain(least, most)
         elif launch:
             refusal = price.refuse_no_cheaper(facts.price, facts.price_float, launch, context.settings)
         if refusal:
-            if stands and context.standing is not None:
-                context.standing.keep(facts, refusal)
-            return refusal
-    refusal = _refuse_unready(context, (place,))
-    if refusal is None and context.settings.rules.savings_threshold:
-        refusal = price.refuse_one_at_most(facts.price, context.required_savings(facts), launch)
-    return refusal
+            return refusal, alone
+    return _refuse_unready(context, (place,)) or Possible(launch), False
 
 
 def _refuse_unready(context: RoundContext, nodes: Sequence[int]) -> Refusal | None:

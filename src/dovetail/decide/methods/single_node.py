@@ -53,12 +53,7 @@ def judge(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
     """Judge one node by every gate, including the Balanced score; computed once a round."""
     known = context.judged.get(facts.name)
     if known is None:
-        asks = balanced.asks(facts)
-        hopeless = balanced.cannot_pass(facts, context.totals, context.settings) if asks else None
-        known = hopeless or _judge(context, facts)
-        if isinstance(known, Refusal):
-            known = as_waste(context, facts, known)
-        context.judged[facts.name] = known
+        known = context.judged[facts.name] = _judge(context, facts)
     return known
 
 
@@ -74,17 +69,16 @@ def judge_in_full(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
 
 
 def _judge(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
-    outcome = unscored(context, facts)
-    if isinstance(outcome, Refusal):
-        return outcome
-    return score(context, outcome) or outcome
+    hopeless = balanced.cannot_pass(facts, context.totals, context.settings) if balanced.asks(facts) else None
+    outcome = hopeless or unscored(context, facts)
+    if isinstance(outcome, Move):
+        outcome = score(context, outcome) or outcome
+    return as_waste(context, facts, outcome) if isinstance(outcome, Refusal) else outcome
 
 
 def unscored(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
     """Judge one node before the Balanced score; computed once a round."""
     known = context.unscored.get(facts.name)
     if known is None:
-        known = context.standing.refusal_of(facts) if context.standing is not None else None
-        known = known or cost_move(context, (facts,))
-        context.unscored[facts.name] = known
+        known = context.unscored[facts.name] = cost_move(context, (facts,))
     return known

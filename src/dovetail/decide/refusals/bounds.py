@@ -16,67 +16,13 @@ import numpy.typing as npt
 
 from dovetail.decide.refusals.launches import Launches
 from dovetail.decide.refusals.planned_room import PlannedRoom
+from dovetail.decide.refusals.shelter import Shelter
 from dovetail.model.cached import cached
 from dovetail.model.objects import Pod
 from dovetail.scheduling.pods.classes import SpecInfo
-from dovetail.scheduling.pods.movers import Demand, Mark, Specs
+from dovetail.scheduling.pods.movers import Demand, Movers, Specs
 from dovetail.scheduling.result import LaunchPrice
 from dovetail.scheduling.snapshot import Snapshot
-
-_SAFE = 2**62
-_COUNTED_MAX = 16
-"""On so many nodes with room for a pod, the pods that fit are counted; on more, all are taken to fit."""
-
-
-class _Counted(NamedTuple):
-    """How many pods of a spec fit on all nodes together, and on each that takes one."""
-
-    total: int
-    by_node: dict[int, int]
-
-
-class _Shelter:
-    """The nodes that could take some of the pods: which have room for one, and their total room."""
-
-    def __init__(self, room: npt.NDArray[np.int64], takes: npt.NDArray[np.bool_]) -> None:
-        self._room, self._takes = room, takes
-        self.known_takers: dict[int, tuple[int, int]] = {}
-        self._counted: dict[int, _Counted] = {}
-        self._usable: dict[Mark, tuple[list[int], list[bool]]] = {}
-
-    def _fits(self, need: Sequence[tuple[int, int]] | Mark) -> npt.NDArray[np.bool_]:
-        fits = self._takes
-        for column, amount in need:
-            fits = fits & (self._room[:, column] >= amount)
-        return fits
-
-    def takers(self, info: SpecInfo) -> tuple[int, int]:
-        """Return how many nodes have room for one pod of the spec, and the first of them."""
-        found = self.known_takers.get(info.id)
-        if found is None:
-            fits = self._fits(info.need)
-            found = self.known_takers[info.id] = (int(np.count_nonzero(fits)), int(fits.argmax()))
-        return found
-
-    def counted(self, info: SpecInfo) -> _Counted:
-        """Return how many pods of the spec fit, and where."""
-        if info.id not in self._counted:
-            self._counted[info.id] = self._count(info)
-        return self._counted[info.id]
-
-    def _count(self, info: SpecInfo) -> _Counted:
-        nodes: list[int] = self._fits(info.need).nonzero()[0].tolist()
-        rows = [self._room[node].tolist() for node in nodes]
-        counts = [min(row[column] // amount for column, amount in info.need) for row in rows]
-        return _Counted(sum(counts), dict(zip(nodes, counts, strict=True)))
-
-    def usable(self, demand: Demand) -> tuple[list[int], list[bool]]:
-        """Return the total room, by resource, of all nodes that fit the smallest pod of a demand, and those nodes."""
-        found = self._usable.get(demand.mark)
-        if found is None:
-            fits = self._fits(demand.mark)
-            found = self._usable[demand.mark] = (_sum_up(self._room[fits]), fits.tolist())
-        return found
 
 
 class _Batch(NamedTuple):
@@ -110,18 +56,18 @@ class Bounds:
         return stay
 
     @cached
-    def _for_all(self) -> _Shelter:
+    def _for_all(self) -> Shelter:
         """Return the room for pods of leaving nodes and for pods that were never started."""
-        return _Shelter(self._planned.room, self._open)
+        return Shelter(self._planned.room, self._open, self._snapshot.states)
 
     @cached
-    def _for_moved(self) -> _Shelter:
+    def for_moved(self) -> Shelter:
         """Return the room for pods that a cost action moves."""
         if not self._closed:
             return self._for_all
         takes = self._open.copy()
         takes[self._closed] = False
-        return _Shelter(self._planned.room, takes)
+        return Shelter(self._planned.room, takes, self._snapshot.states)
 
     @property
     def _counted(self) -> Sequence[tuple[int, Sequence[Pod]]]:
@@ -146,7 +92,7 @@ class Bounds:
         """
         batch = self._together(nodes)
         need = batch.homeless.copy()
-        _raise(need, self._short(batch.settled, self._for_moved, nodes))
+        _raise(need, self._short(batch.settled, self.for_moved, nodes))
         _raise(need, self._short(batch.demand, self._for_all, nodes))
         return self._launches.least_for(need) if need else (0, None)
 
@@ -164,13 +110,13 @@ class Bounds:
         for index in chosen[same:]:
             movers = self._snapshot.movers(index)
             before = batch[-1] if batch else _Batch(-1, Demand({}, frozenset()), self._leaving, {})
-            homeless, few = self._homeless(index, movers.started, before.homeless)
+            homeless, few = self._homeless(index, movers, before.homeless)
             batch.append(
                 _Batch(
                     index,
                     before.settled.plus(movers.started_demand),
                     before.demand.plus(movers.demand),
-                    self._with_too_many(index, few, homeless) if few else homeless,
+                    _with(few, homeless) if few else homeless,
                 )
             )
         return batch[len(chosen) - 1]
@@ -179,11 +125,6 @@ class Bounds:
     def counts_leaving(self) -> bool:
         """Return whether pods of leaving nodes count too."""
         return bool(self._counted)
-
-    def room_for(self, info: SpecInfo) -> str | None:
-        """Return the only node with room for a moved pod of the spec; empty: none has, None: several have."""
-        number, first = self._for_moved.takers(info)
-        return None if number > 1 else self._snapshot.states[first].name if number else ""
 
     def replacement_at_least(
         self, node: int, *, several: bool = False
@@ -197,62 +138,54 @@ class Bounds:
         least_for = self._least_of_several if several else self._launches.least_for
         movers = self._snapshot.movers(node)
         leaving = self._leaving_homeless.get(node, self._leaving_homeless[-1])
-        homeless, few = self._homeless(node, movers.started, leaving)
+        homeless, few = self._homeless(node, movers, leaving)
         need = homeless.copy()
         if need:
             yield *least_for(need), True
-        short = self._short(movers.started_demand, self._for_moved, (node,))
+        short = self._short(movers.started_demand, self.for_moved, (node,))
         if short and _raise(need, short):
             yield *least_for(need), False
         if self._leaving.total or movers.started is not movers.specs:
             every = self._leaving.plus(movers.demand)
             if _raise(need, self._short(every, self._for_all, (node,))):
                 yield *least_for(need), False
-        if few and _raise(need, self._with_too_many(node, few, homeless)):
+        if few and _raise(need, _with(few, homeless)):
             yield *least_for(need), False
 
     def _least_of_several(self, need: dict[int, int]) -> tuple[int, LaunchPrice | None]:
         return max(1, self._launches.count_for(need)), self._launches.share_for(need)
 
-    def _short(self, demand: Demand, shelter: _Shelter, gone: Sequence[int]) -> dict[int, int]:
+    def _short(self, demand: Demand, shelter: Shelter, gone: Sequence[int]) -> dict[int, int]:
         """Return the part of the demand that doesn't fit in a shelter without these nodes."""
         room, fits = shelter.usable(demand)
-        rows = [self._planned.row(index) for index in gone if fits[index]]
         short: dict[int, int] = {}
+        if rows := [self._planned.row(index) for index in gone if fits[index]]:
+            room = [total - sum(own) for total, *own in zip(room, *rows, strict=True)]
         for column, amount in demand.total.items():
-            left = room[column]
-            for row in rows:
-                left -= row[column]
-            if amount > left:
-                short[column] = amount - left
+            if amount > room[column]:
+                short[column] = amount - room[column]
         return short
 
-    def _homeless(self, index: int, started: Specs, others: dict[int, int]) -> tuple[dict[int, int], Specs]:
+    def _homeless(self, index: int, movers: Movers, others: dict[int, int]) -> tuple[dict[int, int], Specs]:
         """Sum the needs of a node's pods that fit on no other node, by resource, added to those of others.
 
-        Return also the kinds of which other nodes may take some, not all: there may be fewer such nodes than pods. Pods
-        that are bound but not started don't count: they may use closed nodes.
+        Return also the kinds of which other nodes take some, not all, with how many they don't take. Pods that are
+        bound but not started don't count: they may use closed nodes.
         """
-        total = others.copy()
-        few: list[tuple[SpecInfo, int]] = []
-        takers, known = self._for_moved.takers, self._for_moved.known_takers
-        for info, count in started:
-            number, first = known[info.id] if info.id in known else takers(info)
-            if number == 0 or (number == 1 and first == index):
+        total, few = others.copy(), []
+        shelter = self.for_moved
+        if shelter.suffices(index, movers):
+            return total, ()
+        fit, counted = shelter.fit, shelter.counted
+        for info, count in movers.started:
+            left = fit[info.id] if info.id in fit else shelter.count(info)
+            if index in counted:
+                left -= shelter.count_on(index, info)
+            if left == 0:
                 _add(total, info, count)
-            elif number <= count and number <= _COUNTED_MAX:
-                few.append((info, count))
+            elif left < count:
+                few.append((info, count - left))
         return total, tuple(few)
-
-    def _with_too_many(self, index: int, few: Specs, others: dict[int, int]) -> dict[int, int]:
-        """Add the needs of the pods of these kinds for which other nodes have no room."""
-        total = others.copy()
-        for info, count in few:
-            counted = self._for_moved.counted(info)
-            homeless = count - counted.total + counted.by_node.get(index, 0)
-            if homeless > 0:
-                _add(total, info, homeless)
-        return total
 
     @cached
     def _leaving_homeless(self) -> dict[int, dict[int, int]]:
@@ -261,11 +194,10 @@ class Bounds:
         only: dict[int, list[tuple[SpecInfo, int]]] = {}
         movers = (self._snapshot.movers(index) for index, _ in self._counted)
         for info, count in (entry for each in movers for entry in each.specs):
-            number, first = self._for_all.takers(info)
-            if number == 0:
+            if self._for_all.count(info) == 0:
                 _add(total, info, count)
-            elif number == 1:
-                only.setdefault(first, []).append((info, count))
+            elif len(takers := tuple(self._for_all.takers(info))) == 1:
+                only.setdefault(takers[0], []).append((info, count))
         found = {-1: total}
         for node, pods in only.items():
             found[node] = total.copy()
@@ -274,17 +206,18 @@ class Bounds:
         return found
 
 
-def _sum_up(rows: npt.NDArray[np.int64]) -> list[int]:
-    """Add rows, with Python's integers if 64 bits might overflow."""
-    small = rows.size == 0 or int(rows.max()) <= _SAFE // len(rows)
-    total: list[int] = rows.sum(axis=0, dtype=np.int64 if small else object).tolist()
-    return total
-
-
 def _add(total: dict[int, int], info: SpecInfo, count: int) -> None:
     """Add the pods of a spec."""
     for column, amount in info.need:
         total[column] = total.get(column, 0) + count * amount
+
+
+def _with(specs: Specs, others: dict[int, int]) -> dict[int, int]:
+    """Return the needs of these pods and of others."""
+    total = others.copy()
+    for info, count in specs:
+        _add(total, info, count)
+    return total
 
 
 def _raise(need: dict[int, int], other: dict[int, int]) -> bool:

@@ -1,110 +1,176 @@
-"""Standing refusals: nodes that could not go last time, until something changes that could overturn it.
+"""Standing refusals: what was certain about a node in an earlier round, until something changes that could overturn it.
 
-A node is refused without a simulation if some of its pods fit nowhere else and the cheapest machine for these is no
-cheaper (`bounds`). Such a refusal is valid while its node's facts and movers are the same objects, launches cost the
-same and, for each kind of pod on it, the number of other nodes with room stays the same: none, one, or more. No other
-change in the cluster can overturn it or change its wording. The cache never changes an answer. Sits in decide, beside
-bounds; `Decider` owns it.
+A node is refused without a simulation by bounds on what its pods need, or because one of them would go to a node that
+is still starting. This depends on its own pods and price, on launch prices, and on the nodes with room for its pods. So
+an answer is kept with its node in two ways:
+
+- Under which kinds of its pods fit on no other node, if these alone suffice for a refusal. It is valid whenever the
+  same kinds fit nowhere again, whatever else changes.
+- Under a mark for everything that the answers of a round rest on (`Shelter.answers`, `Unready.answers`). A later round
+  that finds all of it the same takes over the mark, and with it all answers.
+
+What a node has to save changes with time, so it is not part of an answer. The cache never changes an answer. Sits in
+decide, beside bounds; `Decider` owns it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping
+from dataclasses import replace
+from typing import Final
+
+import msgspec
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.refusals.bounds import Bounds
 from dovetail.decide.refusals.launches import Launches
+from dovetail.decide.refusals.unready import Unready
+from dovetail.model.money import Money
 from dovetail.model.settings import Settings
-from dovetail.scheduling.pods.classes import SpecInfo
-from dovetail.scheduling.pods.movers import Movers
+from dovetail.scheduling.pods.classes import PodClass, SpecInfo
+from dovetail.scheduling.pods.movers import Mark, Movers
+from dovetail.scheduling.result import LaunchPrice
 from dovetail.scheduling.snapshot import Snapshot
 
-_SWEPT_MIN = 64
+_GONE_MAX: Final = 64
+_ANSWERS_MAX: Final = 16
+"""How many refusals are kept for a node, under as many sets of kinds that fit nowhere."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+class Possible(msgspec.Struct, frozen=True, gc=False):
+    """Only what it saves can still refuse a node; `launch`: the minimum price of a machine for its pods, if known."""
+
+    launch: LaunchPrice | None
+
+
 class _Entry:
-    """A refusal with its inputs; `specs`: the kinds of pods on the node, by number."""
+    """The answers for a node with these pods and this price; `answer` is valid under the mark `under`."""
 
-    facts: NodeFacts
-    movers: Movers
-    refusal: Refusal
-    specs: frozenset[int]
+    __slots__ = ("answer", "by_homeless", "movers", "price", "price_float", "under")
+
+    def __init__(self, movers: Movers, price: Money, price_float: float) -> None:
+        self.movers, self.price, self.price_float = movers, price, price_float
+        self.by_homeless: dict[int, Refusal] = {}
+        self.answer: Refusal | Possible | None = None
+        self.under: object = None
+
+
+class _Basis(msgspec.Struct, frozen=True, eq=False):
+    """What the answers of a round rest on; the two dictionaries grow while it is asked."""
+
+    mark: object
+    shelter: Mapping[SpecInfo | Mark, Hashable]
+    unready: Mapping[tuple[PodClass, bool], Hashable]
+    starting: bool
+    planned: frozenset[str]
+
+
+class _Memory:
+    """The answers by node, and what those of the last round with many nodes rest on."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, _Entry] = {}
+        self.basis: _Basis | None = None
 
 
 class StandingRefusals:
-    """The refusals of the last context that are still valid in this one."""
+    """The answers of earlier rounds that may be valid again."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, _Entry] = {}
-        self._rooms: dict[int, tuple[SpecInfo, str | None]] = {}
+        self._memory = _Memory()
         self._under: tuple[object, Launches, Settings] | None = None
-        self._swept = _SWEPT_MIN
-        self.scene: object = None
 
-    def look_at(self, snapshot: Snapshot, bounds: Bounds, launches: Launches, settings: Settings) -> "StandingView":
-        """Forget what may be invalid in another context; return what is valid in this one."""
-        settings = replace(settings, ties=0)
-        if not self._is_under(snapshot, launches, settings) or bounds.counts_leaving:
-            self._entries, self._rooms = {}, {}
-        self._under = (snapshot.lineage, launches, settings)
-        turned = set()
-        for number, (info, before) in self._rooms.items():
-            room = bounds.room_for(info)
-            if room != before:
-                self._rooms[number] = (info, room)
-                turned.add(number)
-        if turned:
-            self._entries = {n: entry for n, entry in self._entries.items() if entry.specs.isdisjoint(turned)}
-        if len(self._rooms) > 2 * self._swept or len(self._entries) > 2 * len(snapshot.states) + _SWEPT_MIN:
-            self._sweep(snapshot)
-        self.scene = object()
-        return StandingView(self, snapshot, bounds)
-
-    def _is_under(self, snapshot: Snapshot, launches: Launches, settings: Settings) -> bool:
-        under = self._under
-        return under is not None and under[0] is snapshot.lineage and under[1] is launches and under[2] == settings
-
-    def _sweep(self, snapshot: Snapshot) -> None:
-        """Forget nodes that are gone, and kinds of pods that no refusal depends on."""
-        self._entries = {name: entry for name, entry in self._entries.items() if name in snapshot.index}
-        used = {number for entry in self._entries.values() for number in entry.specs}
-        self._rooms = {number: room for number, room in self._rooms.items() if number in used}
-        self._swept = max(_SWEPT_MIN, len(self._rooms))
+    def look_at(
+        self, snapshot: Snapshot, bounds: Bounds, unready: Unready, launches: Launches, settings: Settings
+    ) -> "StandingView | None":
+        """Return the answers that are valid in a context; None: none can be."""
+        if bounds.counts_leaving:
+            return None
+        under = (snapshot.lineage, launches, replace(settings, ties=0))
+        if self._under != under:
+            self._memory, self._under = _Memory(), under
+        memory = self._memory
+        if len(memory.entries) > 2 * len(snapshot.states) + _GONE_MAX:
+            memory.entries = {name: entry for name, entry in memory.entries.items() if name in snapshot.index}
+        return StandingView(memory, snapshot, bounds, unready)
 
     @property
     def entries(self) -> Mapping[str, _Entry]:
-        """Return the cached refusals, by node."""
-        return self._entries
-
-    def keep(self, facts: NodeFacts, movers: Movers, refusal: Refusal, bounds: Bounds) -> None:
-        """Remember a refusal that rests on pods without room."""
-        for info, _ in movers.started:
-            if info.id not in self._rooms:
-                self._rooms[info.id] = (info, bounds.room_for(info))
-        self._entries[facts.name] = _Entry(facts, movers, refusal, frozenset(info.id for info, _ in movers.started))
+        """Return the nodes with answers."""
+        return self._memory.entries
 
 
 class StandingView:
-    """The refusals that are valid in one context; empty once another context is used."""
+    """The answers that are valid in one context."""
 
-    def __init__(self, standing: StandingRefusals, snapshot: Snapshot, bounds: Bounds) -> None:
-        self._standing, self._snapshot, self._bounds = standing, snapshot, bounds
-        self._scene, self._entries = standing.scene, standing.entries
+    def __init__(self, memory: _Memory, snapshot: Snapshot, bounds: Bounds, unready: Unready) -> None:
+        self._memory, self._entries, self._snapshot = memory, memory.entries, snapshot
+        self._shelter, self._unready = bounds.for_moved, unready
+        self._basis: _Basis | None = None
 
-    def refusal_of(self, facts: NodeFacts) -> Refusal | None:
-        """Return the standing refusal of a node; None: it has to be computed."""
+    def of(self, facts: NodeFacts, place: int) -> Refusal | Possible | None:
+        """Return what is certain about a node; None: it has to be computed."""
         entry = self._entries.get(facts.name)
-        if entry is None or entry.facts is not facts or self._standing.scene is not self._scene:
+        if entry is None or not self._is_valid(entry, facts, place):
             return None
-        snapshot, movers = self._snapshot, entry.movers
-        place = snapshot.index.get(facts.name, -1)
-        if place < 0 or movers.of is not snapshot.pods_on[place] or not movers.span.covers(snapshot.now):
-            return None
-        return entry.refusal
+        if self._basis is not None and entry.under is self._mark:
+            return entry.answer
+        if entry.by_homeless and (found := self._by_homeless(entry, place)) is not None:
+            return found
+        if self._basis is None:
+            self._compare()
+            return entry.answer if entry.under is self._mark else None
+        return None
 
-    def keep(self, facts: NodeFacts, refusal: Refusal) -> None:
-        """Remember a refusal that rests on pods without room."""
-        place = self._snapshot.node_index(facts.name)
-        if self._standing.scene is self._scene and place is not None and not self._bounds.counts_leaving:
-            self._standing.keep(facts, self._snapshot.movers(place), refusal, self._bounds)
+    @property
+    def _mark(self) -> object:
+        """Return the mark of this context; another object each time once a later context compared itself with it."""
+        basis = self._basis
+        return basis.mark if basis is not None and self._memory.basis is basis else object()
+
+    def _is_valid(self, entry: _Entry, facts: NodeFacts, place: int) -> bool:
+        movers, snapshot = entry.movers, self._snapshot
+        return (
+            0 <= place < snapshot.initialized
+            and movers.of is snapshot.pods_on[place]
+            and entry.price == facts.price
+            and entry.price_float == facts.price_float
+            and movers.span.covers(snapshot.now)
+        )
+
+    def _by_homeless(self, entry: _Entry, place: int) -> Refusal | None:
+        found = entry.by_homeless.get(self._shelter.homeless(entry.movers))
+        if found is None or place in self._shelter.counted:  # it may be the only one with room for some of its pods
+            return None
+        if self._basis is not None:
+            entry.answer, entry.under = found, self._mark
+        return found
+
+    def _compare(self) -> None:
+        """Take over the mark of the last round if all that its answers rest on is the same."""
+        before, shelter, unready = self._memory.basis, self._shelter, self._unready
+        planned = unready.planned if unready.any else frozenset[str]()
+        same = (
+            before is not None
+            and before.starting == unready.any
+            and before.planned == planned
+            and all(shelter.answer(subject) == answer for subject, answer in before.shelter.items())
+            and all(unready.answer(*of) == answer for of, answer in before.unready.items())
+        )
+        mark = before.mark if before is not None and same else object()
+        self._basis = self._memory.basis = _Basis(mark, shelter.answers, unready.answers, unready.any, planned)
+
+    def keep(self, facts: NodeFacts, place: int, found: Refusal | Possible, *, alone: bool) -> None:
+        """Remember what is certain about a node; `alone`: it rests only on pods that fit on no other node."""
+        if not 0 <= place < self._snapshot.initialized:
+            return
+        entry = self._entries.get(facts.name)
+        if entry is None or not self._is_valid(entry, facts, place):
+            entry = _Entry(self._snapshot.movers(place), facts.price, facts.price_float)
+            self._entries[facts.name] = entry
+        if self._basis is None:
+            self._compare()
+        entry.answer, entry.under = found, self._mark
+        if alone and isinstance(found, Refusal) and place not in self._shelter.counted:
+            if len(entry.by_homeless) >= _ANSWERS_MAX:
+                entry.by_homeless.clear()
+            entry.by_homeless[self._shelter.homeless(entry.movers)] = found

@@ -8,15 +8,15 @@ refusal is certain if the earlier ones of these are too few to fill all starting
 disagree. Sits in decide, beside bounds.
 """
 
-from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 from dovetail.decide.refusals.planned_room import PlannedRoom
 from dovetail.model.cached import cached
 from dovetail.model.objects import Pod
 from dovetail.scheduling.entries import Entry
-from dovetail.scheduling.pods.classes import SpecInfo
+from dovetail.scheduling.pods.classes import PodClass, SpecInfo
 from dovetail.scheduling.snapshot import Snapshot
 
 _READY_MAX = 100
@@ -25,10 +25,16 @@ _READY_MAX = 100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Takers:
-    """The initialized nodes with room for a pod, each with how many it takes, and the starting ones."""
+    """The initialized nodes with room for a pod, each with how many it takes, and the starting ones.
+
+    `filled`: whether earlier harmless pods could fill all of these; None: it depends on the pod.
+    """
 
     ready: tuple[tuple[int, int], ...]
     late: tuple[int, ...]
+    filled: bool | None
+    fit: int
+    nodes: frozenset[int]
 
 
 class Unready:
@@ -39,11 +45,13 @@ class Unready:
         self._planned = planned or PlannedRoom(snapshot)
         self._closed = list(closed)
         self._takers: dict[tuple[int, bool], _Takers | None] = {}
+        self.answers: dict[tuple[PodClass, bool], Hashable] = {}
+        """What the results depend on, for each class of pods that was looked at; equal answers, equal results."""
         self._filled: dict[tuple[int, tuple[int, ...], int], int] = {}
 
     def destination(self, nodes: Collection[int]) -> tuple[Pod, str] | None:
         """Return a pod of these nodes that would go to a node that is not initialized, and that node."""
-        if self._snapshot.initialized == len(self._snapshot.states):
+        if not self.any:
             return None
         if not self._planned.nodes.isdisjoint(nodes):
             return None  # pods that were planned for these nodes may go anywhere
@@ -51,34 +59,37 @@ class Unready:
         for node in nodes:
             for alike in self._snapshot.movers(node).alike:
                 mark = alike[0].mark
-                takers = known[mark] if mark in known else self._takers_of(alike[0])
+                takers = known[mark] if mark in known else self._takers_of(alike[0].cls, exempt=alike[0].exempt)
                 found = None if takers is None else self._lands_on(takers, alike, nodes)
                 if found is not None:
                     return found
         return None
 
     def _lands_on(self, takers: _Takers, alike: Sequence[Entry], gone: Collection[int]) -> tuple[Pod, str] | None:
-        taken = sum(count for node, count in takers.ready if node not in gone)
+        taken, late, filled = takers.fit, takers.late, takers.filled
+        if not takers.nodes.isdisjoint(gone):
+            taken = sum(count for node, count in takers.ready if node not in gone)
+            late, filled = tuple([node for node in takers.late if node not in gone]), None
         if taken >= len(alike):
             return None
-        late = tuple([node for node in takers.late if node not in gone])
         # One of the first pods finds no initialized node; the pods before the last of them precede it.
-        if not late or self._can_fill(late, alike[taken]) == len(late):
-            return None
-        return alike[taken].pod, self._snapshot.states[late[0]].name
+        if filled is None:
+            filled = self._can_fill(late, alike[taken]) == len(late)
+        return None if filled else (alike[taken].pod, self._snapshot.states[late[0]].name)
 
-    def _takers_of(self, entry: Entry) -> _Takers | None:
+    def _takers_of(self, cls: PodClass, *, exempt: bool) -> _Takers | None:
         """Return the nodes that take a pod of the class by room, labels and taints; None if nothing is certain."""
-        found = self._takers[entry.mark] = self._find(entry)
+        found = self._takers[cls.id, exempt] = self._find(cls, exempt=exempt)
+        self.answers[cls, exempt] = None if found is None else self._answer(found)
         return found
 
-    def _find(self, entry: Entry) -> _Takers | None:
-        variant = self._snapshot.frame.first(entry.cls)
+    def _find(self, cls: PodClass, *, exempt: bool) -> _Takers | None:
+        variant = self._snapshot.frame.first(cls)
         if not variant.simple:
             return None
-        first, need = self._snapshot.initialized, entry.cls.info.need
+        first, need = self._snapshot.initialized, cls.info.need
         mask = variant.mask
-        if not entry.exempt and self._closed:
+        if not exempt and self._closed:
             mask = mask.copy()
             mask[self._closed] = False
         for column, amount in need if self._planned.nodes else ():
@@ -91,7 +102,44 @@ class Unready:
             return None
         row = self._planned.row
         counts = [min(row(node)[column] // amount for column, amount in need) for node in ready]
-        return _Takers(tuple(zip(ready, counts, strict=True)), tuple((late + first).tolist()))
+        starting = tuple((late + first).tolist())
+        nodes = frozenset((*ready, *starting))
+        filled = self._are_filled(cls, starting)
+        return _Takers(tuple(zip(ready, counts, strict=True)), starting, filled, sum(counts), nodes)
+
+    # ------------------------------------------------------------ what the results depend on
+
+    @cached
+    def any(self) -> bool:
+        """Return whether a node is still starting; if not, there are no results."""
+        return self._snapshot.initialized < len(self._snapshot.states)
+
+    @cached
+    def planned(self) -> frozenset[str]:
+        """Return the nodes that pods of leaving nodes are planned for: there are no results about these."""
+        return frozenset(self._snapshot.states[node].name for node in self._planned.nodes)
+
+    def answer(self, cls: PodClass, exempt: bool) -> Hashable:
+        """Return what the results depend on for a class of pods."""
+        if (cls, exempt) not in self.answers:
+            self._takers_of(cls, exempt=exempt)
+        return self.answers[cls, exempt]
+
+    def _answer(self, takers: _Takers) -> Hashable:
+        states = self._snapshot.states
+        ready = tuple([(states[node].name, count) for node, count in takers.ready])
+        late = tuple([states[node].name for node in takers.late])
+        return ready, late, object() if takers.filled is None else takers.filled
+
+    def _are_filled(self, cls: PodClass, late: tuple[int, ...]) -> bool | None:
+        """Return whether earlier harmless pods could fill all these nodes; None: for some pods of the class only."""
+        if not self._harmless and not self._planned.unplanned:
+            return False
+        size, found = (-cls.cpu, -cls.memory), []
+        for cut in (bisect_left, bisect_right):
+            before = cut(self._harmless, size, key=lambda entry: entry.key[:2])
+            found.append(self._filled_by(self._taken[before], late, cls.info) == len(late))
+        return found[0] if found[0] == found[1] else None
 
     # ------------------------------------------------------------ pods that may land there without harm
 

@@ -86,7 +86,9 @@ class Movers:
         "_alike",
         "_demand",
         "_index",
+        "_kinds",
         "_leaving",
+        "_most",
         "_named",
         "_queue",
         "_specs",
@@ -122,6 +124,8 @@ class Movers:
         self._named: dict[str, Entry] | None = None
         self._leaving: Leaving = []
         self._index = -1
+        self._kinds: int | None = None
+        self._most: int | None = None
         self._specs: Specs | None = None
         self._started: Specs | None = None
         self._demand: Demand | None = None
@@ -184,6 +188,22 @@ class Movers:
             started = [cls for pod, cls in pairs if pod.status.phase != "Pending"]
             self._started = self.specs if len(started) == len(self.classes) else _count(started)
         return self._started
+
+    @property
+    def kinds(self) -> int:
+        """Return the specs of the started pods, as bits."""
+        if self._kinds is None:
+            self._kinds = 0
+            for info, _ in self.started:
+                self._kinds |= info.bit
+        return self._kinds
+
+    @property
+    def most(self) -> int:
+        """Return how many started pods there are of the most frequent spec."""
+        if self._most is None:
+            self._most = max([count for _, count in self.started], default=0)
+        return self._most
 
     @property
     def demand(self) -> Demand:
