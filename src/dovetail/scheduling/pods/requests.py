@@ -23,13 +23,13 @@ _INFEASIBLE: Final = "Infeasible"
 
 def amounts(resources: ResourceList) -> Amounts:
     """Return a resource list as integers."""
-    return _read_amounts(tuple(resources.items())).copy()
+    return _read_amounts(tuple(resources), *resources.values()).copy()
 
 
-@lru_cache(maxsize=4096)
-def _read_amounts(items: tuple[tuple[str, Quantity], ...]) -> Amounts:
+@lru_cache(maxsize=4096, typed=True)
+def _read_amounts(names: tuple[str, ...], *texts: Quantity) -> Amounts:
     """Read a resource list; thousands of nodes have the same."""
-    return {name: resource_amount(name, text) for name, text in items}
+    return {name: resource_amount(name, text) for name, text in zip(names, texts, strict=True)}
 
 
 def add_into(total: Amounts, more: Amounts) -> None:
