@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from itertools import chain, pairwise
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -74,6 +74,15 @@ class ByNode(Generic[Value]):
         return self._values[self._edges[node] : self._edges[node + 1]]
 
 
+class _Listed(NamedTuple):
+    """Columns as lists: indexes, flags and oddness of the pods of each node, and the numbers of all pods' classes."""
+
+    places: ByNode[int]
+    flags: ByNode[int]
+    odd: ByNode[bool]
+    classes: list[int]
+
+
 class Bindings:
     """Where pods are: `cls`, `flags` and `at` (the number of the node's name) per pod of the cluster, in its order.
 
@@ -102,7 +111,7 @@ class Bindings:
         self.changed: set[int] | None = None
         self.same_daemons = False
         self._codes: array[int] | None = None
-        self._listed: tuple[ByNode[int], ByNode[int], ByNode[bool]] | None = None
+        self._listed: _Listed | None = None
         self._bits: list[int] | None = None
         if old is None or not len(old.pods):
             self._start(len(pods))
@@ -246,11 +255,11 @@ class Bindings:
         self._places: Column = places
         self.node: Column = places[self.at]
         # If all pods were read anew, all nodes will be asked for.
-        self._listed = (
-            (self._list(np.arange(len(self.at))), self._list(self.flags), self._list(self.odd))
-            if self.changed is None
-            else None
-        )
+        self._listed = self._list_all() if self.changed is None else None
+
+    def _list_all(self) -> _Listed:
+        places = np.arange(len(self.at))
+        return _Listed(self._list(places), self._list(self.flags), self._list(self.odd), self.cls.tolist())
 
     def _list(self, column: npt.NDArray[Any]) -> ByNode[Any]:
         order, edges = self._by_node()
@@ -306,7 +315,7 @@ class Bindings:
     def on_node(self, index: int) -> list[int]:
         """Return the indexes of the pods on a node, in the order of the cluster; don't modify them."""
         if self._listed is not None:
-            return self._listed[0][index]
+            return self._listed.places[index]
         found = self._near.get(index)
         if found is None:
             order, edges = self._by_node()
@@ -321,8 +330,7 @@ class Bindings:
     def marks_on(self, index: int) -> tuple[list[int], list[bool]]:
         """Return the flags of the pods on a node, and which of them are odd, in the order of the cluster."""
         if self._listed is not None:
-            _, flags, odd = self._listed
-            return flags[index], odd[index]
+            return self._listed.flags[index], self._listed.odd[index]
         places = self.on_node(index)
         return self.flags[places].tolist(), self.odd[places].tolist()
 
@@ -353,7 +361,10 @@ class Bindings:
     def classes_at(self, places: list[int]) -> list[PodClass]:
         """Return the classes of the pods at these indexes."""
         known = self._classes.all
-        return [known[number] for number in self.cls[places].tolist()]
+        if self._listed is None:
+            return [known[number] for number in self.cls[places].tolist()]
+        numbers = self._listed.classes
+        return [known[numbers[place]] for place in places]
 
     @property
     def has_claims(self) -> bool:

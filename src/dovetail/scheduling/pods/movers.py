@@ -264,24 +264,26 @@ class MoverRegistry:
             self._by_node[name] = found
         return found
 
-    def _held_on(self, index: int, bindings: Bindings) -> list[bool]:
-        """Return which pods of a node PDBs may block for good."""
+    def _held_on(self, index: int, bindings: Bindings) -> list[bool] | None:
+        """Return which pods of a node PDBs may block for good; None: it may be any."""
         if self._held is None or self._held[0] is not bindings:
             self._held = bindings, bindings.might(self.blockers.select)
         held = self._held[1]
-        return [True] * len(bindings.on_node(index)) if held is None else held[index]
+        return None if held is None else held[index]
 
 
 def _movers(
-    index: int, of: tuple[Pod, ...], bindings: Bindings, held: list[bool], blockers: Blockers, now: datetime
+    index: int, of: tuple[Pod, ...], bindings: Bindings, held: list[bool] | None, blockers: Blockers, now: datetime
 ) -> Movers:
-    """Return the movers of a node; `held`: the pods that PDBs may block for good."""
+    """Return the movers of a node; `held`: the pods that PDBs may block for good, None: it may be any."""
     flags, odd = bindings.marks_on(index)
     places = bindings.on_node(index)
     moving = tuple(
         [
             at
-            for at, (pod, bits, is_odd, is_held) in enumerate(zip(of, flags, odd, held, strict=True))
+            for at, (pod, bits, is_odd, is_held) in enumerate(
+                zip(of, flags, odd, held or [True] * len(of), strict=True)
+            )
             if bits & RESCHEDULABLE
             and not (is_odd and is_protected(pod, now))
             and not (is_held and blockers.block(pod))
