@@ -7,6 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -179,3 +180,15 @@ def test_sums_that_pods_can_come_to(amounts: tuple[int, ...], most: int) -> None
             reached.add(total)
     expected = [max(total for total in reached if total <= number) for number in range(most + 1)]
     assert dual._sums_up_to(amounts, most).tolist() == expected
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_rooms_that_take_the_same_pods_are_worth_what_each_is_alone(seed: int) -> None:
+    """The worth of a room does not depend on the other rooms."""
+    rng = np.random.default_rng(seed)
+    needs = rng.integers(0, 5, size=(rng.integers(0, 12), 3)).astype(np.float64)
+    rooms = rng.integers(0, 6, size=(rng.integers(0, 40), 3)).astype(np.float64)
+    prices = rng.random(3)
+    together = dual._Rooms(rooms, needs).worth(prices)
+    alone = [float(dual._Rooms(room[None, :], needs).worth(prices)[0]) for room in rooms]
+    assert together.tolist() == pytest.approx(alone)

@@ -16,17 +16,15 @@ import signal
 import sys
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 
 from dovetail import __version__
 from dovetail.api.findings import InputError, one_line
 from dovetail.cli.output import abandon_stdout, fitted, ready_streams
 
 
-@dataclass(frozen=True, slots=True)
-class CommandEntry:
+class CommandEntry(NamedTuple):
     """One command: the words on the command line, the module below `dovetail.cli`, a line for the overview."""
 
     name: str

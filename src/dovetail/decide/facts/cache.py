@@ -6,8 +6,10 @@ decide, above facts and pod_sums, below reading and the context.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
+
+import msgspec
 
 from dovetail.decide.facts.drainability import Guards, pdb_key
 from dovetail.decide.facts.lineup import Lineup
@@ -45,8 +47,7 @@ def _same(one: Inputs, other: Inputs) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Sums:
+class _Sums(msgspec.Struct, frozen=True, eq=False):
     """The sums of a node: its pods, the result, and the PDBs (and their namespaces) that were consulted."""
 
     pods: tuple[Pod, ...]
@@ -55,16 +56,14 @@ class _Sums:
     pdbs: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Node:
+class _Node(msgspec.Struct, frozen=True, eq=False):
     """The facts of a node, and what they were read off."""
 
     inputs: Inputs
     facts: NodeFacts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class Reading(msgspec.Struct, frozen=True, eq=False):
     """The inputs of all facts: the mark of the snapshot, pools, and planned nodes.
 
     `leaving`: the nodes that commands remove. `nominated`: nodes and claims that pods are expected on. `events`: the
@@ -91,8 +90,7 @@ class Reading:
         return changed
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LastReading:
+class LastReading(msgspec.Struct, frozen=True, eq=False):
     """What was read last: the facts in the order of the snapshot, and all nodes by name, if the scheduler sees all."""
 
     reading: Reading

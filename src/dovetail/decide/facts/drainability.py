@@ -168,13 +168,17 @@ class Guards:
                         found.add(guard.key)
         return frozenset(found)
 
-    def veto(self, pod: Pod, now: datetime) -> PdbVeto | None:
-        """Return why the eviction API would refuse the pod now, or None."""
+    def might_refuse(self, pod: Pod) -> bool:
+        """Return whether the pod's namespace and labels are among those in `refusing`."""
         labels = pod.metadata.labels
         for key, by_value in self.refusing.get(pod.metadata.namespace, _NONE).items():
             if labels.get(key) in by_value:
-                break
-        else:
+                return True
+        return False
+
+    def veto(self, pod: Pod, now: datetime) -> PdbVeto | None:
+        """Return why the eviction API would refuse the pod now, or None."""
+        if not self.might_refuse(pod):
             return None
         found = self.matching(pod)
         if not found or (len(found) == 1 and self._allowed[found[0].key] != 0) or not _would_be_evicted(pod, now):

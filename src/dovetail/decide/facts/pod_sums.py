@@ -10,6 +10,7 @@ from dovetail.decide.facts.drainability import Guards, PdbVeto, Protection, prot
 from dovetail.model import names
 from dovetail.model.karpenter import FeatureGate
 from dovetail.model.objects import Pod
+from dovetail.scheduling.pods.bindings import ByNode
 from dovetail.scheduling.pods.classes import DAEMON, RESCHEDULABLE, TERMINAL, TERMINATING
 from dovetail.scheduling.pods.surge import NO_SURGES, Surge, Surges
 from dovetail.scheduling.snapshot import Snapshot
@@ -115,14 +116,15 @@ _NO_LABELS: Final[Mapping[str, Container[str | None]]] = {}
 _ORDINARY: Final = frozenset({RESCHEDULABLE, DAEMON})
 
 
-def sum_up(snapshot: Snapshot, index: int, guards: Guards, now: datetime) -> PodSums:
-    """Count the pods of a node."""
+def sum_up(snapshot: Snapshot, index: int, guards: Guards, guarded: ByNode[bool] | None, now: datetime) -> PodSums:
+    """Count the pods of a node; `guarded`: those whose eviction PDBs might refuse now, None: it may be any."""
     sums = PodSums(ranked=snapshot.surroundings.features.has(FeatureGate.POD_DELETION_COST))
     bindings, refusing, surges = snapshot.bindings, guards.refusing, snapshot.surges
     asks_all, reschedulable = surges is not NO_SURGES, sums.reschedulable
     movers = daemons = 0
     flags, odd = bindings.marks_on(index)
-    for pod, bits, is_odd in zip(snapshot.pods_on[index], flags, odd, strict=True):
+    asked = [bool(refusing)] * len(flags) if guarded is None else guarded[index]
+    for pod, bits, is_odd, is_asked in zip(snapshot.pods_on[index], flags, odd, asked, strict=True):
         if is_odd or bits not in _ORDINARY:
             sums.add(pod, bits)
         elif bits == DAEMON:
@@ -134,7 +136,7 @@ def sum_up(snapshot: Snapshot, index: int, guards: Guards, now: datetime) -> Pod
             continue
         if asks_all or (is_odd and pod.metadata.annotations):
             sums.ask(pod, guards, surges, now)
-        elif refusing and sums.veto is None:
+        elif is_asked and sums.veto is None:
             meta = pod.metadata
             labels = meta.labels
             for key, by_value in refusing.get(meta.namespace, _NO_LABELS).items():

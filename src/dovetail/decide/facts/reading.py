@@ -19,9 +19,11 @@ from dovetail.decide.facts.pod_sums import PodSums, sum_up
 from dovetail.decide.gates import timers
 from dovetail.decide.question import Question
 from dovetail.model import names
+from dovetail.model.cached import cached
 from dovetail.model.objects import Node, NodeClaim, condition, is_true
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.scheduling.nodes import StateNode, state_node, why_leaving
+from dovetail.scheduling.pods.bindings import ByNode
 from dovetail.scheduling.reading.rows import Edits
 from dovetail.scheduling.snapshot import Snapshot
 
@@ -99,11 +101,15 @@ class Reader:
         seen.update(state.node.metadata.name for state in states if state.node is not None)
         return [node for node in self.snapshot.cluster.nodes if node.metadata.name not in seen]
 
+    @cached
+    def _guarded(self) -> ByNode[bool] | None:
+        return self.snapshot.bindings.might(self.guards.might_refuse)
+
     def _sum_up(self, index: int, name: str) -> PodSums:
         pods = self.snapshot.pods_on[index]
         known = self.memory.sums_of(name, pods) if self.memory is not None else None
         if known is None:
-            known = sum_up(self.snapshot, index, self.guards, self.now)
+            known = sum_up(self.snapshot, index, self.guards, self._guarded, self.now)
             if self.memory is not None:
                 self.memory.keep_sums(name, pods, known, self.guards.over(pods), self.now)
         return known

@@ -4,7 +4,8 @@ Values and two small steps that several methods take; no method is known here. S
 """
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -20,8 +21,7 @@ from dovetail.model.policies.policy import Reason
 from dovetail.model.verdicts import Gate, GateResult
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MethodRun:
+class MethodRun(msgspec.Struct, frozen=True, kw_only=True):
     """What a method found on the untouched snapshot.
 
     `held`: candidates that a budget blocked, by node name. `refused`: sets of nodes that were judged and refused.
@@ -29,7 +29,7 @@ class MethodRun:
 
     method: Method
     commands: tuple[Command, ...] = ()
-    held: Mapping[str, GateResult] = field(default_factory=dict)
+    held: Mapping[str, GateResult] = msgspec.field(default_factory=dict)
     refused: tuple[tuple[tuple[NodeFacts, ...], Refusal], ...] = ()
 
 

@@ -10,7 +10,7 @@ a plan is, and approves nothing. Sits in decide, below the search.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -21,6 +21,7 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price import UNPAYABLE
 from dovetail.decide.search.sums import machine_prices
 from dovetail.model.money import UNIT
+from dovetail.scheduling.pods.movers import Movers
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -45,17 +46,16 @@ class ValueBound:
         places = [place for _, place in placed]
         movers = [context.snapshot.movers(place) for place in places]
         specs = {info.id: info for each in movers for info, _ in each.specs}
-        needs = list(dict.fromkeys(info.need for info in specs.values()))
+        row_of = {need: row for row, need in enumerate(dict.fromkeys(info.need for info in specs.values()))}
+        needs = list(row_of)
         columns = sorted({column for need in needs for column, _ in need})
         at = {column: index for index, column in enumerate(columns)}
         self._needs = np.zeros((len(needs), len(columns)))
         for row, need in enumerate(needs):
             for column, amount in need:
                 self._needs[row, at[column]] = amount
-        self._asks = np.zeros((len(places), len(columns)))
-        for row, each in enumerate(movers):
-            for column, amount in each.demand.total.items():
-                self._asks[row, at[column]] = amount
+        rows = {number: row_of[info.need] for number, info in specs.items()}
+        self._asks = _counts(movers, rows, len(needs)) @ self._needs
         self._worth = np.array([_worth(context, facts, free=free) for facts, _ in placed])
         takes = frame.open.copy()
         takes[list(context.closed)] = False
@@ -117,6 +117,15 @@ class ValueBound:
         return float(value), prices
 
 
+def _counts(movers: Sequence[Movers], row_of: Mapping[int, int], rows: int) -> Floats:
+    """Return how many pods of each node are in each row; `row_of`: the row of each spec, by its id."""
+    flat = [0] * (len(movers) * rows)
+    for place, each in enumerate(movers):
+        for info, count in each.specs:
+            flat[place * rows + row_of[info.id]] += count
+    return np.array(flat, dtype=np.float64).reshape(len(movers), rows)
+
+
 def _worth(context: RoundContext, facts: NodeFacts, *, free: bool) -> float:
     """Return the value of removing a node without a replacement, in dollars per hour."""
     if free:
@@ -157,6 +166,16 @@ def _sums_up_to(amounts: Sequence[int], most: int) -> npt.NDArray[np.int64]:
     return np.maximum.accumulate(sums)
 
 
+def _distinct(rows: Mask) -> tuple[Mask, npt.NDArray[np.int64]]:
+    """Return the distinct rows, and which of them each row is."""
+    packed = np.packbits(rows, axis=1)
+    width, data = packed.shape[1], packed.tobytes()
+    known: dict[bytes, int] = {}
+    which = [known.setdefault(data[at : at + width], len(known)) for at in range(0, len(data), max(1, width))]
+    found = np.array(which, dtype=np.int64)
+    return rows[np.unique(found, return_index=True)[1]], found
+
+
 class _Rooms:
     """Rooms, and an upper bound on the worth of the pods in each."""
 
@@ -165,7 +184,8 @@ class _Rooms:
         fits: Mask = np.all(needs[None, :, :] <= rooms[:, None, :], axis=2)
         self._number = len(rooms)
         used = fits.any(axis=1)
-        self._rooms, self._fits, self._used, self._needs = rooms[used], fits[used], used, needs
+        self._rooms, self._used, self._needs = rooms[used], used, needs
+        self._fits, self._alike = _distinct(fits[used])
 
     def worth(self, prices: Floats) -> Floats:
         """Return an upper bound on the worth of the pods in each room: by all resources, and by each one alone."""
@@ -174,7 +194,7 @@ class _Rooms:
         for index in range(len(prices)):
             asks = self._needs[:, index]
             dense = np.divide(pods, asks, out=np.full(len(pods), np.inf), where=asks > 0)
-            densest = np.where(self._fits, dense, 0.0).max(axis=1, initial=0.0)
+            densest = np.where(self._fits, dense, 0.0).max(axis=1, initial=0.0)[self._alike]
             alone = np.multiply(self._rooms[:, index], densest, out=best.copy(), where=np.isfinite(densest))
             best = np.minimum(best, alone)
         found: Floats = np.zeros(self._number)

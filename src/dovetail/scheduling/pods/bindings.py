@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from itertools import chain, pairwise
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ CountedSpec = Callable[[Pod], PodSpec]
 """The spec that the scheduler counts with, of a pod."""
 
 Column = npt.NDArray[np.int64]
+Value = TypeVar("Value")
 _SHORT = 1 << 16
 _MANY = 1000
 
@@ -60,6 +62,27 @@ class NodeNames:
         return len(self.codes)
 
 
+class ByNode(Generic[Value]):
+    """The values of a column for the pods of each node: slices of one list are faster than those of an array."""
+
+    __slots__ = ("_edges", "_values")
+
+    def __init__(self, values: list[Value], edges: list[int]) -> None:
+        self._values, self._edges = values, edges
+
+    def __getitem__(self, node: int) -> list[Value]:
+        return self._values[self._edges[node] : self._edges[node + 1]]
+
+
+class _Listed(NamedTuple):
+    """Columns as lists: indexes, flags and oddness of the pods of each node, and the numbers of all pods' classes."""
+
+    places: ByNode[int]
+    flags: ByNode[int]
+    odd: ByNode[bool]
+    classes: list[int]
+
+
 class Bindings:
     """Where pods are: `cls`, `flags` and `at` (the number of the node's name) per pod of the cluster, in its order.
 
@@ -84,13 +107,15 @@ class Bindings:
         self.flags: Column
         self.at: Column
         self.odd: Mask
+        self._kinds: tuple[list[int], list[Pod]] | None = None
         self.changed: set[int] | None = None
         self.same_daemons = False
         self._codes: array[int] | None = None
+        self._listed: _Listed | None = None
         self._bits: list[int] | None = None
         if old is None or not len(old.pods):
             self._start(len(pods))
-            self._read(list(range(len(pods))), names)
+            self._kinds = self._read(range(len(pods)), names)
         else:
             self._follow(old, names)
 
@@ -107,7 +132,8 @@ class Bindings:
         self.cls, self.flags, self.at, self.odd = old.cls[was], old.flags[was], old.at[was], old.odd[was]
         fresh = np.flatnonzero(was < 0)
         self.cls[fresh] = -1
-        self._read(fresh.tolist(), names)
+        if len(fresh):
+            self._read(fresh.tolist(), names)
         stays = np.zeros(len(old.pods) + 1, dtype=np.bool_)
         stays[was] = True
         gone = ~stays[:-1]
@@ -162,29 +188,37 @@ class Bindings:
         near = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
         return np.where(ids[near] == wanted, places[near], -1)
 
-    def _read(self, places: Sequence[int], names: NodeNames) -> None:
-        """Read the pods at these places; classes are numbered in the order of the places."""
-        if not places:
-            return
-        pods = [self.pods[place] for place in places]
-        where = np.array(places, dtype=np.int64)
+    def _read(self, places: Sequence[int], names: NodeNames) -> tuple[list[int], list[Pod]]:
+        """Read the pods at these places; classes are numbered in the order of the places.
+
+        Return the number of each pod's kind, and the first pod of each kind.
+        """
+        pods = self.pods if len(places) == len(self.pods) else [self.pods[place] for place in places]
+        where = np.fromiter(places, dtype=np.int64, count=len(places))
         kinds = self._sort_out(where, pods, names)
-        classes, spec_of, flags = self._classes, self._spec_of, self.flags[where].tolist()
+        first_of = dict(zip(reversed(kinds), reversed(range(len(kinds))), strict=True))
+        firsts = sorted(first_of.values())
+        classes, spec_of, flags = self._classes, self._spec_of, self.flags
         infos: dict[int, SpecInfo] = {}
-        for here, kind in enumerate(kinds):
-            if kind not in infos:
-                infos[kind] = classes.spec_info(spec_of(pods[here]), daemon=flags[here] & DAEMON != 0)
+        for here in firsts:
+            daemon = int(flags[places[here]]) & DAEMON != 0
+            infos[kinds[here]] = classes.spec_info(spec_of(pods[here]), daemon=daemon)
         if classes.use_keys(key for info in infos.values() for key in info.keys):
             for place in np.flatnonzero(self.cls >= 0).tolist():
                 self.cls[place] = classes.class_of(self.pods[place], classes.all[self.cls[place]].info).id
-        found: dict[int, int] = {}
-        for here, kind in enumerate(kinds):
-            if kind not in found or infos[kind].names_claims:
-                found[kind] = classes.class_of(pods[here], infos[kind]).id
-            kinds[here] = found[kind]
-        self.cls[where] = kinds
+        own = {kind for kind, info in infos.items() if info.names_claims}  # each pod has a class of its own
+        alone = [here for here, kind in enumerate(kinds) if kind in own] if own else []
+        ids = {
+            here: classes.class_of(pods[here], infos[kinds[here]]).id
+            for here in (sorted({*firsts, *alone}) if own else firsts)
+        }
+        found = {kind: ids[here] for kind, here in first_of.items()}
+        self.cls[where] = list(map(found.__getitem__, kinds))
+        for here in alone:
+            self.cls[places[here]] = ids[here]
+        return kinds, [pods[first_of[kind]] for kind in range(len(first_of))]
 
-    def _sort_out(self, where: Column, pods: list[Pod], names: NodeNames) -> list[int]:
+    def _sort_out(self, where: Column, pods: Sequence[Pod], names: NodeNames) -> list[int]:
         """Read flags and nodes of these pods; return the number of each pod's kind.
 
         Pods of one kind agree in namespace, labels and spec: most pods of a ReplicaSet do.
@@ -220,6 +254,26 @@ class Bindings:
         places[0] = -1
         self._places: Column = places
         self.node: Column = places[self.at]
+        # If all pods were read anew, all nodes will be asked for.
+        self._listed = self._list_all() if self.changed is None else None
+
+    def _list_all(self) -> _Listed:
+        places = np.arange(len(self.at))
+        return _Listed(self._list(places), self._list(self.flags), self._list(self.odd), self.cls.tolist())
+
+    def _list(self, column: npt.NDArray[Any]) -> ByNode[Any]:
+        order, edges = self._by_node()
+        return ByNode(column[order].tolist(), edges.tolist())
+
+    def might(self, holds: Callable[[Pod], bool]) -> ByNode[bool] | None:
+        """Return for which pods of each node a condition on their namespace and labels holds; None: maybe for all.
+
+        It is checked once for all pods of a kind. Their kinds are known only if all pods were read anew.
+        """
+        if self._kinds is None or self.changed is not None:
+            return None
+        kinds, samples = self._kinds
+        return self._list(np.fromiter(map(holds, samples), dtype=np.bool_, count=len(samples))[kinds])
 
     def look_up(self, nodes: Iterable[int]) -> None:
         """Find the pods of some nodes at once, without sorting those of all nodes."""
@@ -260,6 +314,8 @@ class Bindings:
 
     def on_node(self, index: int) -> list[int]:
         """Return the indexes of the pods on a node, in the order of the cluster; don't modify them."""
+        if self._listed is not None:
+            return self._listed.places[index]
         found = self._near.get(index)
         if found is None:
             order, edges = self._by_node()
@@ -273,6 +329,8 @@ class Bindings:
 
     def marks_on(self, index: int) -> tuple[list[int], list[bool]]:
         """Return the flags of the pods on a node, and which of them are odd, in the order of the cluster."""
+        if self._listed is not None:
+            return self._listed.flags[index], self._listed.odd[index]
         places = self.on_node(index)
         return self.flags[places].tolist(), self.odd[places].tolist()
 
@@ -303,7 +361,10 @@ class Bindings:
     def classes_at(self, places: list[int]) -> list[PodClass]:
         """Return the classes of the pods at these indexes."""
         known = self._classes.all
-        return [known[number] for number in self.cls[places].tolist()]
+        if self._listed is None:
+            return [known[number] for number in self.cls[places].tolist()]
+        numbers = self._listed.classes
+        return [known[numbers[place]] for place in places]
 
     @property
     def has_claims(self) -> bool:

@@ -174,11 +174,12 @@ def flags_of(pod: Pod) -> int:
     flags = TERMINAL if pod.status.phase in _ENDED else 0
     if meta.deletion_timestamp is not None:
         flags |= TERMINATING
+    owners = meta.owner_references
+    if len(owners) == 1 and owners[0].kind == "ReplicaSet":
+        return flags or RESCHEDULABLE  # most are
     stays = stateful = False
-    for owner in meta.owner_references:
+    for owner in owners:
         kind = owner.kind
-        if kind == "ReplicaSet":
-            continue  # most are
         if kind == "DaemonSet" and owner.api_version == "apps/v1":
             return flags | DAEMON
         if kind == "Node" and owner.api_version == "v1":

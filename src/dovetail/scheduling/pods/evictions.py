@@ -37,6 +37,11 @@ def do_not_disrupt(pod: Pod, now: datetime) -> bool:
     return (age // timedelta(microseconds=1)) * 1000 < duration
 
 
+def is_protected(pod: Pod, now: datetime) -> bool:
+    """Return whether a pod's do-not-disrupt keeps it out of simulations now."""
+    return bool(pod.metadata.annotations) and filters.is_active(pod) and do_not_disrupt(pod, now)
+
+
 def _ends(pods: Iterable[Pod]) -> Iterator[datetime]:
     """Yield when the do-not-disrupt of pods expires; unlimited and unreadable values don't."""
     for pod in pods:
@@ -118,11 +123,13 @@ class Blockers:
                 found += [row for row in rows if row[0].matches(labels)]
         return found
 
+    def select(self, pod: Pod) -> bool:
+        """Return whether PDBs that may never allow an eviction select the pod, by its namespace and labels."""
+        return bool(self._matching(pod))
+
     def would_move(self, pod: Pod, now: datetime) -> bool:
         """Return whether a reschedulable pod takes part in a simulation."""
-        if pod.metadata.annotations and filters.is_active(pod) and do_not_disrupt(pod, now):
-            return False
-        return not self.block(pod)
+        return not is_protected(pod, now) and not self.block(pod)
 
     def block(self, pod: Pod) -> bool:
         """Return whether PDBs never allow its eviction."""

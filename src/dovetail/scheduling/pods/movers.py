@@ -12,9 +12,9 @@ from operator import attrgetter
 from dovetail.model.objects import Pod, PodDisruptionBudget
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.pods import pod as filters
-from dovetail.scheduling.pods.bindings import Bindings
+from dovetail.scheduling.pods.bindings import Bindings, ByNode
 from dovetail.scheduling.pods.classes import RESCHEDULABLE, PodClass, SpecInfo
-from dovetail.scheduling.pods.evictions import Blockers, ProtectionSpan, span_of
+from dovetail.scheduling.pods.evictions import Blockers, ProtectionSpan, is_protected, span_of
 from dovetail.scheduling.pods.surge import Owner
 from dovetail.scheduling.reading.changes import changes
 
@@ -252,6 +252,7 @@ class MoverRegistry:
         self._by_node: dict[str, Movers] = {}
         self._earlier: dict[str, Movers] = {}
         self._blockers: Blockers | None = None
+        self._held: tuple[Bindings, ByNode[bool] | None] | None = None
         self.lineage: object = self
         if old is not None and old._surging == surging and _block_the_same(old._pdbs, pdbs):
             self._blockers = old._blockers
@@ -279,19 +280,33 @@ class MoverRegistry:
         if found is None or found.of is not pods:
             found = self._earlier.get(name)
             if found is None or found.of is not pods or not found.span.covers(now):
-                found = _movers(index, pods, bindings, self.blockers, now)
+                found = _movers(index, pods, bindings, self._held_on(index, bindings), self.blockers, now)
             self._by_node[name] = found
         return found
 
+    def _held_on(self, index: int, bindings: Bindings) -> list[bool] | None:
+        """Return which pods of a node PDBs may block for good; None: it may be any."""
+        if self._held is None or self._held[0] is not bindings:
+            self._held = bindings, bindings.might(self.blockers.select)
+        held = self._held[1]
+        return None if held is None else held[index]
 
-def _movers(index: int, of: tuple[Pod, ...], bindings: Bindings, blockers: Blockers, now: datetime) -> Movers:
+
+def _movers(
+    index: int, of: tuple[Pod, ...], bindings: Bindings, held: list[bool] | None, blockers: Blockers, now: datetime
+) -> Movers:
+    """Return the movers of a node; `held`: the pods that PDBs may block for good, None: it may be any."""
     flags, odd = bindings.marks_on(index)
     places = bindings.on_node(index)
     moving = tuple(
         [
             at
-            for at, (pod, bits, is_odd) in enumerate(zip(of, flags, odd, strict=True))
-            if bits & RESCHEDULABLE and (blockers.would_move(pod, now) if is_odd else not blockers.block(pod))
+            for at, (pod, bits, is_odd, is_held) in enumerate(
+                zip(of, flags, odd, held or [True] * len(of), strict=True)
+            )
+            if bits & RESCHEDULABLE
+            and not (is_odd and is_protected(pod, now))
+            and not (is_held and blockers.block(pod))
         ]
     )
     return Movers(

@@ -6,11 +6,12 @@ later; every profile does this). The same number is used for the room that a pod
 pods and for the overhead of DaemonSets. Sits in scheduling, below the classes.
 """
 
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from dovetail.model.objects import Container, ContainerStatus, Pod, PodSpec, ResourceList, condition
+from dovetail.model.objects import Container, ContainerStatus, Pod, PodSpec, Quantity, ResourceList, condition
 from dovetail.model.quantity import resource_amount
 
 Amounts = dict[str, int]
@@ -22,7 +23,13 @@ _INFEASIBLE: Final = "Infeasible"
 
 def amounts(resources: ResourceList) -> Amounts:
     """Return a resource list as integers."""
-    return {name: resource_amount(name, text) for name, text in resources.items()}
+    return _read_amounts(tuple(resources), *resources.values()).copy()
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _read_amounts(names: tuple[str, ...], *texts: Quantity) -> Amounts:
+    """Read a resource list; thousands of nodes have the same."""
+    return {name: resource_amount(name, text) for name, text in zip(names, texts, strict=True)}
 
 
 def add_into(total: Amounts, more: Amounts) -> None:

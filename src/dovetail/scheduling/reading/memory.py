@@ -3,7 +3,7 @@
 Decides nothing; `scheduling.snapshot` owns it.
 """
 
-from dataclasses import dataclass, replace
+import msgspec
 
 from dovetail.model.catalogue import Catalogue
 from dovetail.scheduling.launch.daemons import Daemons
@@ -16,8 +16,7 @@ from dovetail.scheduling.reading.rows import RowRegistries
 from dovetail.scheduling.room import Needs, Sizes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SnapshotMemory:
+class SnapshotMemory(msgspec.Struct, frozen=True, eq=False):
     """What the next snapshot reuses: registries that only grow, and results by object."""
 
     catalogue: Catalogue
@@ -58,4 +57,4 @@ def remembered(catalogue: Catalogue, old: SnapshotMemory | None) -> SnapshotMemo
         )
     same = old.catalogue is catalogue
     machines = old.machines if same else Machines(catalogue, old.resources)
-    return replace(old, catalogue=catalogue, machines=machines, ignored=old.ignored if same else {})
+    return msgspec.structs.replace(old, catalogue=catalogue, machines=machines, ignored=old.ignored if same else {})
