@@ -27,6 +27,7 @@ class _Answers:
     """Replace a shelter, or what is certain about starting nodes: the given answers, and those that were asked for."""
 
     def __init__(self, given: dict[Any, Any], *, homeless: int = 1, counted: tuple[int, ...] = ()) -> None:
+        self.width = 2
         self.given, self.answers = given, dict[Any, Any]()
         self.counted, self.any, self.planned = set(counted), bool(given), frozenset[str]()
         self.homeless = lambda movers: homeless
@@ -38,9 +39,12 @@ class _Answers:
         return self.given[key]
 
 
-def _snapshot(lineage: object = LINEAGE, pods: Any = PODS, *, now: datetime = NOW, ready: int = 1) -> Any:
+def _snapshot(
+    lineage: object = LINEAGE, pods: Any = PODS, *, now: datetime = NOW, ready: int = 1, started: bool = True
+) -> Any:
     span = SimpleNamespace(covers=lambda now: now == NOW)
-    movers = SimpleNamespace(of=PODS, span=span)
+    specs: list[Any] = []
+    movers = SimpleNamespace(of=PODS, span=span, specs=specs, started=specs if started else [])
     return SimpleNamespace(
         lineage=lineage,
         states=[1],
@@ -155,6 +159,36 @@ def test_an_older_view_knows_nothing_of_what_came_later() -> None:
     assert new.of(FACTS, 0) is None
     old.keep(FACTS, 0, REFUSAL, alone=True)
     assert old.of(FACTS, 0) is REFUSAL
+
+
+def test_pods_that_have_not_started() -> None:
+    """A node with such pods has no answer that rests on the room for started ones: theirs may be on closed nodes."""
+    standing, snapshot = StandingRefusals(), _snapshot(started=False)
+    _view(standing, snapshot).keep(FACTS, 0, REFUSAL, alone=False)
+    assert _view(standing, snapshot).of(FACTS, 0) is None
+    _view(standing, snapshot).keep(FACTS, 0, REFUSAL, alone=True)
+    assert _view(standing, snapshot).of(FACTS, 0) is REFUSAL
+
+
+def test_a_resource_that_is_new() -> None:
+    """Rounds that know other resources don't compare themselves with each other."""
+    standing = _kept()
+    wider = _Answers(ROOM)
+    wider.width = 3
+    assert _view(standing, shelter=wider).of(FACTS, 0) is None
+
+
+@pytest.mark.parametrize(("kinds", "stands"), [(1000, True), (1001, False)])
+def test_kinds_of_pods_that_are_gone(kinds: int, stands: bool) -> None:
+    """A round that would ask about very many kinds asks about none: jobs leave kinds behind that never come again."""
+    standing, room = StandingRefusals(), dict.fromkeys(range(kinds))
+    view = _view(standing, room=room)
+    view.keep(FACTS, 0, REFUSAL, alone=False)
+    for number in range(kinds):
+        view._shelter.answer(number)
+    again = _view(standing, room=room)
+    assert (again.of(FACTS, 0) is REFUSAL) is stands
+    assert len(again._shelter.answers) == (kinds if stands else 0)
 
 
 def test_what_is_not_kept() -> None:

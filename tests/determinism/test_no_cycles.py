@@ -1,6 +1,7 @@
 """What a round leaves behind is freed at once: a long run needs no garbage collector to keep its memory."""
 
 import gc
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,6 +46,25 @@ def test_rounds_without_budget_leave_no_reference_cycles() -> None:
         for _ in range(3):
             town.now += timedelta(minutes=1)
             assert len(decider.round(town.question()).verdicts) == 4
+
+
+def test_the_first_round_is_not_kept() -> None:
+    """A decider keeps nothing of the pods of its first round once later ones have been read."""
+    town, decider = Town(*KINDS), Decider()
+    town.pool(disruption={"consolidateAfter": "0s"})
+    for at in range(3):
+        town.node(f"n{at}", "s")
+        town.pod(f"p{at}", f"n{at}", cpu="1500m")
+    catalogue = town.catalogue
+    with _no_garbage():
+        scene = decider.scene(town.question(catalogue=catalogue))
+        assert scene.snapshot.movers(0).classes
+        first = weakref.ref(scene.snapshot.bindings)
+        del scene
+        for at in range(3):
+            town.pod(f"more-{at}", "n0", cpu="10m")
+            decider.round(town.question(catalogue=catalogue))
+        assert first() is None
 
 
 @contextmanager

@@ -60,6 +60,33 @@ def _pod_goes(town: Town, dice: random.Random) -> None:
         del town.pods[dice.choice(sorted(town.pods))]
 
 
+def _pod_has_not_started(town: Town, dice: random.Random) -> None:
+    """Bind a pod that has not started; closed nodes may take it too."""
+    name = f"unstarted-{dice.random()}"
+    town.pod(name, _some(town, dice), cpu=f"{dice.choice([500, 1500])}m")
+    pod = town.pods[name]
+    town.pods[name] = change(pod, status=change(pod.status, phase="Pending"))
+
+
+def _pods_start(town: Town, _dice: random.Random) -> None:
+    for name, pod in town.pods.items():
+        if pod.spec.node_name:
+            town.pods[name] = change(pod, status=change(pod.status, phase="Running"))
+
+
+def _hidden_node_comes(town: Town, dice: random.Random) -> None:
+    """Add a node within its grace period."""
+    young, idle = timedelta(minutes=30), timedelta(minutes=1)
+    town.node(f"hidden-{dice.random()}", dice.choice(["s", "m"]), idle=idle, age=young, conditions=[_READY_TO_GO])
+
+
+def _pod_asks_for_more(town: Town, dice: random.Random) -> None:
+    """Add a pod that requests a resource that no other pod requests."""
+    requests = {"cpu": "100m", f"example.com/r{dice.randrange(3)}": "1"}
+    spec = {"containers": [{"name": "c", "resources": {"requests": requests}}]}
+    town.pod(f"special-{dice.random()}", _some(town, dice), spec=spec)
+
+
 def _pod_is_protected(town: Town, dice: random.Random) -> None:
     for_so_long = {names.DO_NOT_DISRUPT: dice.choice(["true", "50m", "65m", "90m"])}
     town.pod(f"kept-{dice.random()}", _some(town, dice), cpu="300m", annotations=for_so_long)
@@ -161,6 +188,10 @@ def _nothing(_town: Town, _dice: random.Random) -> None:
 CHANGES: tuple[Change, ...] = (
     _pod_comes,
     _pod_goes,
+    _pod_has_not_started,
+    _pods_start,
+    _hidden_node_comes,
+    _pod_asks_for_more,
     _pod_is_protected,
     _node_comes,
     _node_goes,
@@ -183,6 +214,16 @@ CHANGES: tuple[Change, ...] = (
 )
 
 
+UNSTARTED: tuple[Change, ...] = (
+    _pod_has_not_started,
+    _pods_start,
+    _hidden_node_comes,
+    _pod_comes,
+    _pod_goes,
+    _nothing,
+)
+
+
 STARTING: tuple[Change, ...] = (
     _node_starts,
     _nodes_have_started,
@@ -195,7 +236,7 @@ STARTING: tuple[Change, ...] = (
 )
 
 
-@pytest.mark.parametrize("changes", [CHANGES, STARTING], ids=["all", "starting"])
+@pytest.mark.parametrize("changes", [CHANGES, STARTING, UNSTARTED], ids=["all", "starting", "unstarted"])
 @pytest.mark.parametrize("profile", [DOVETAIL, KARPENTER_1_15], ids=["dovetail", "karpenter-1.15"])
 def test_one_change_after_the_other(
     profile: Settings, changes: tuple[Change, ...], monkeypatch: pytest.MonkeyPatch
@@ -238,7 +279,7 @@ def look_at_all(scene: RoundContext) -> int:
     return stood
 
 
-@pytest.mark.parametrize("changes", [CHANGES, STARTING], ids=["all", "starting"])
+@pytest.mark.parametrize("changes", [CHANGES, STARTING, UNSTARTED], ids=["all", "starting", "unstarted"])
 def test_what_stands_about_every_node(changes: tuple[Change, ...]) -> None:
     """After each change, what stands about any node equals what is computed about it."""
     stood = 0
@@ -268,6 +309,29 @@ def test_an_old_result_read_late_knows_nothing_of_what_came_later() -> None:
             dice.choice([_pod_comes, _pod_goes, _node_comes, _time_passes])(town, dice)
         decider.round(town.question(catalogue=catalogue))
         compare(first, oracle.round(before))
+
+
+def test_a_resource_that_an_old_result_does_not_know() -> None:
+    """Verdicts that are read late are those of their round, also if a pod has brought a new resource since."""
+    town, decider = Town(*KINDS), Decider()
+    none = [{"key": names.INSTANCE_TYPE, "operator": "In", "values": ["none"]}]
+    town.pool(disruption={"consolidateAfter": "0s"}, requirements=none)
+    for name in ("a", "b", "c", "empty"):
+        town.node(name, "s", conditions=[_READY_TO_GO])
+    for name in ("a", "b", "c"):
+        town.pod(f"of-{name}", name, cpu="1500m")
+    small = town.nodes["empty"].status
+    small = change(small, allocatable={**small.allocatable, "cpu": "1"})
+    town.nodes["empty"] = change(town.nodes["empty"], status=small)
+    town.pod("waits", cpu="100")
+    catalogue = town.catalogue
+    assert decider.round(town.question(catalogue=catalogue)).verdicts  # answers about a, b and c are kept
+    before = town.question(catalogue=catalogue)
+    first = decider.round(before)
+    del town.nodes["empty"], town.claims["empty"]
+    _pod_asks_for_more(town, random.Random(0))
+    assert decider.round(town.question(catalogue=catalogue)).verdicts
+    compare(first, Decider(memory=False).round(before))
 
 
 def _scenes_of_one_node(*, crowded_first: bool) -> tuple[RoundContext, RoundContext]:

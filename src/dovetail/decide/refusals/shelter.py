@@ -26,7 +26,10 @@ class Shelter:
     def __init__(self, room: npt.NDArray[np.int64], takes: npt.NDArray[np.bool_], states: Sequence[StateNode]) -> None:
         self._room, self._takes, self._states = room, takes, states
         self.answers: dict[SpecInfo | Mark, Hashable] = {}
-        """What was asked, and the nodes that the result rests on, with their room; equal answers, equal results."""
+        """What was asked, and the nodes that the result rests on, with their room.
+
+        Equal answers of shelters of the same width mean equal results.
+        """
         self.fit: dict[int, int] = {}
         """How many pods of each spec fit, by number, on all nodes together."""
         self.counted: set[int] = set()
@@ -35,6 +38,11 @@ class Shelter:
         self._known = self._nowhere = 0
         self._scarce: dict[int, int] = {}
         self._usable: dict[Mark, tuple[list[int], list[bool]]] = {}
+
+    @property
+    def width(self) -> int:
+        """Return how many resources the room is known of."""
+        return int(self._room.shape[1])
 
     def _fits(self, need: Sequence[tuple[int, int]] | Mark) -> npt.NDArray[np.bool_]:
         fits = self._takes

@@ -6,8 +6,9 @@ an answer is kept with its node in two ways:
 
 - Under which kinds of its pods fit on no other node, if these alone suffice for a refusal. It is valid whenever the
   same kinds fit nowhere again, whatever else changes.
-- Under a mark for everything that the answers of a round rest on (`Shelter.answers`, `Unready.answers`). A later round
-  that finds all of it the same takes over the mark, and with it all answers.
+- Under a mark for everything that answers about started pods rest on (`Shelter.answers`, `Unready.answers`). A later
+  round that finds all of it the same takes over the mark, and with it all answers. Pods that have not started may go to
+  closed nodes too, of which the mark says nothing; a node with such pods has no answer under it.
 
 What a node has to save changes with time, so it is not part of an answer. The cache never changes an answer. Sits in
 decide, beside bounds; `Decider` owns it.
@@ -32,6 +33,8 @@ from dovetail.scheduling.result import LaunchPrice
 from dovetail.scheduling.snapshot import Snapshot
 
 _GONE_MAX: Final = 64
+_SUBJECTS_MAX: Final = 1000
+"""About how many kinds and demands a round may ask the next one; beyond, most are of pods that are gone."""
 _ANSWERS_MAX: Final = 16
 """How many refusals are kept for a node, under as many sets of kinds that fit nowhere."""
 
@@ -77,7 +80,7 @@ class StandingRefusals:
 
     def __init__(self) -> None:
         self._memory = _Memory()
-        self._under: tuple[object, Launches, Settings] | None = None
+        self._under: tuple[object, Launches, int, Settings] | None = None
 
     def look_at(
         self, snapshot: Snapshot, bounds: Bounds, unready: Unready, launches: Launches, settings: Settings
@@ -85,7 +88,8 @@ class StandingRefusals:
         """Return the answers that are valid in a context; None: none can be."""
         if bounds.counts_leaving:
             return None
-        under = (snapshot.lineage, launches, replace(settings, ties=0))
+        # An earlier round that is read late may not know all resources.
+        under = (snapshot.lineage, launches, bounds.for_moved.width, replace(settings, ties=0))
         if self._under != under:
             self._memory, self._under = _Memory(), under
         memory = self._memory
@@ -112,16 +116,15 @@ class StandingView:
         entry = self._entries.get(facts.name)
         if entry is None or not self._is_valid(entry, facts, place):
             return None
-        if self._basis is not None and entry.under is self._mark:
+        if self._basis is not None and entry.under is self._mark():
             return entry.answer
         if entry.by_homeless and (found := self._by_homeless(entry, place)) is not None:
             return found
         if self._basis is None:
             self._compare()
-            return entry.answer if entry.under is self._mark else None
+            return entry.answer if entry.under is self._mark() else None
         return None
 
-    @property
     def _mark(self) -> object:
         """Return the mark of this context; another object each time once a later context compared itself with it."""
         basis = self._basis
@@ -142,7 +145,7 @@ class StandingView:
         if found is None or place in self._shelter.counted:  # it may be the only one with room for some of its pods
             return None
         if self._basis is not None:
-            entry.answer, entry.under = found, self._mark
+            entry.answer, entry.under = found, self._mark()
         return found
 
     def _compare(self) -> None:
@@ -151,6 +154,7 @@ class StandingView:
         planned = unready.planned if unready.any else frozenset[str]()
         same = (
             before is not None
+            and len(before.shelter) + len(before.unready) <= _SUBJECTS_MAX
             and before.starting == unready.any
             and before.planned == planned
             and all(shelter.answer(subject) == answer for subject, answer in before.shelter.items())
@@ -169,7 +173,8 @@ class StandingView:
             self._entries[facts.name] = entry
         if self._basis is None:
             self._compare()
-        entry.answer, entry.under = found, self._mark
+        if entry.movers.started is entry.movers.specs:
+            entry.answer, entry.under = found, self._mark()
         if alone and isinstance(found, Refusal) and place not in self._shelter.counted:
             if len(entry.by_homeless) >= _ANSWERS_MAX:
                 entry.by_homeless.clear()

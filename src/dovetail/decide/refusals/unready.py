@@ -129,6 +129,7 @@ class Unready:
         states = self._snapshot.states
         ready = tuple([(states[node].name, count) for node, count in takers.ready])
         late = tuple([states[node].name for node in takers.late])
+        # What holds for some pods of the class only depends on more than this: it is never the same again.
         return ready, late, object() if takers.filled is None else takers.filled
 
     def _are_filled(self, cls: PodClass, late: tuple[int, ...]) -> bool | None:

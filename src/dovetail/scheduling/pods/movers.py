@@ -253,7 +253,7 @@ class MoverRegistry:
         self._earlier: dict[str, Movers] = {}
         self._blockers: Blockers | None = None
         self._held: tuple[Bindings, ByNode[bool] | None] | None = None
-        self.lineage: object = self
+        self.lineage = object()
         if old is not None and old._surging == surging and _block_the_same(old._pdbs, pdbs):
             self._blockers = old._blockers
             if old._keys is keys:
