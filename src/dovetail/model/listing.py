@@ -16,7 +16,8 @@ Value = TypeVar("Value")
 class Listing(tuple[Item, ...]):  # noqa: SLOT001 - a tuple can have no slots of its own
     """`origin`: the index of each object in the listing with the mark `since`; -1: it was not there throughout.
 
-    `gone` and `new`: the objects that only that listing has, and those that only this one has, in order.
+    `gone` and `new`: what was taken out of that listing and what was put into this one, in order; an object that was
+    put again may be in both.
     """
 
     mark: object

@@ -66,13 +66,9 @@ def room_left(total: Amounts, there: Mask, bindings: Bindings, needs: Amounts, e
     """
     used = bindings.sums(needs)
     if expected is not None:
-        there_already = np.zeros_like(expected)
         daemons = np.flatnonzero(bindings.running & bindings.daemons)
-        np.add.at(there_already, bindings.node[daemons], needs[bindings.cls[daemons]])
-        used += np.maximum(expected - there_already, 0)
-    room: Amounts = total - used
-    room[~there] = 0
-    return room
+        used += _still_to_come(expected, bindings.node[daemons], needs[bindings.cls[daemons]])
+    return _left(total, used, there)
 
 
 def room_at(
@@ -87,10 +83,20 @@ def room_at(
     used = np.zeros_like(total)
     np.add.at(used, rows, asked)
     if expected is not None:
-        there_already = np.zeros_like(expected)
         daemons = np.flatnonzero(bindings.flags[pods] & DAEMON)
-        np.add.at(there_already, rows[daemons], asked[daemons])
-        used += np.maximum(expected - there_already, 0)
+        used += _still_to_come(expected, rows[daemons], asked[daemons])
+    return _left(total, used, there)
+
+
+def _still_to_come(expected: Amounts, at: Places, running: Amounts) -> Amounts:
+    """Return what daemons will request beyond those that are running; `at`: the nodes of these, by row."""
+    there_already = np.zeros_like(expected)
+    np.add.at(there_already, at, running)
+    to_come: Amounts = np.maximum(expected - there_already, 0)
+    return to_come
+
+
+def _left(total: Amounts, used: Amounts, there: Mask) -> Amounts:
     room: Amounts = total - used
     room[~there] = 0
     return room

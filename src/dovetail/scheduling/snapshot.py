@@ -95,7 +95,7 @@ class Snapshot:
         now: datetime,
         previous: "Snapshot | None" = None,
     ) -> "Snapshot":
-        """Build the snapshot of a cluster; with `previous`, unchanged objects are not read again."""
+        """Build the snapshot of a cluster; with the `previous`, latest one, only what changed is read."""
         return Snapshot(cluster, catalogue, settings, now, previous)
 
     @property

@@ -29,8 +29,7 @@ _Key = tuple[str, str]
 """What a row is found by: the provider id, or the name of a Node that has none."""
 _Order = tuple[bool, str]
 _FEW: Final = 16
-_SHARE: Final = 1
-"""Up to one change for so many rows is made in place; with more, joining all objects again is faster."""
+"""With so many changes more than there are rows, joining all objects again is faster than changing rows in place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +200,7 @@ def _renewed(before: NodeRows, cluster: Cluster, settings: Settings, registries:
         return before
     many = len(gone) + len(new) + len(gone_claims) + len(new_claims)
     joined = before.joined
-    if joined.twins or joined.mark is not before.mark or many > _FEW + len(before.names) // _SHARE:
+    if joined.twins or joined.mark is not before.mark or many > _FEW + len(before.names):
         return None
     joined.mark = None
     if not _replace(joined.nodes, gone, new) or not _replace(joined.claims, gone_claims, new_claims):
