@@ -480,3 +480,18 @@ def test_cost_action_that_saves_too_little_is_seen(
     for name in replacements:
         rogue.replace("one", "n0", name)
     assert rules(watch) == broken
+
+
+@pytest.mark.parametrize(("seconds", "broken"), [(1, []), (10, ["savings-threshold"])])
+def test_a_node_that_has_just_gone_still_counts(seconds: int, broken: list[str]) -> None:
+    """A controller can't know yet that a node is gone; after a while its replacement saves nothing."""
+    world = small_world(2, consolidationSavingsThreshold=0, budgets=[{"nodes": "100%"}])
+    settle(world, 300)
+    watch, rogue = watched(world)
+    record = rogue.record("one", ("n0",), Method.SINGLE_NODE, ("new",))
+    world.store.remove("Node", "n0")
+    settle(world, seconds)
+    watch.violations.clear()
+    rogue.do(TaintNode(id="one/taint/n0", command_id="one", node="n0", record=record))
+    rogue.replace("one", "n0", "new")
+    assert [rule for rule in rules(watch) if rule == "savings-threshold"] == broken

@@ -17,7 +17,7 @@ from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType
 from dovetail.model.command import Replacement
 from dovetail.model.money import Money
-from dovetail.model.objects import NodeClaim, Pod, is_true
+from dovetail.model.objects import Node, NodeClaim, Pod, is_true
 from dovetail.model.settings import DOVETAIL
 from dovetail.scheduling.pods.pod import is_reschedulable
 from dovetail.sim.checks.promises import COST, Checker, record_on
@@ -71,17 +71,24 @@ class SavingsChecker(Checker):
     """
 
     rule = "savings-threshold"
-    follows: tuple[str, ...] = ("Pod",)
+    follows: tuple[str, ...] = ("Pod", "Node")
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
         self._costs: dict[str, tuple[Money, Fraction]] = {}
         self._spent: dict[str, dict[str, Money]] = {}
         self._bound: dict[str, int] = {}
+        self._left: dict[str, tuple[int, Node]] = {}
         self._catalogues: list[tuple[int, Catalogue]] = []
 
     def changed(self, change: Change) -> None:
-        """Note when pods came: the newest may not be known yet."""
+        """Note when pods came and nodes went: the newest may not be known yet."""
+        if change.kind == "Node":
+            if change.new is None:
+                edge = self.world.now - self.watch.lag
+                self._left = {name: left for name, left in self._left.items() if left[0] > edge}
+                self._left[change.key] = (self.world.now, cast("Node", change.old))
+            return
         old, new = cast("Pod | None", change.old), cast("Pod | None", change.new)
         if new is None:
             self._bound.pop(change.key, None)
@@ -164,7 +171,7 @@ class SavingsChecker(Checker):
         kinds = {kind.name: kind for kind in catalogue.instance_types}
         total = 0
         for entry in record.nodes:
-            node = self.store.nodes.get(entry.node)
+            node = self.store.nodes.get(entry.node) or self._lately_left(entry.node)
             labels = node.metadata.labels if node is not None else {}
             kind = kinds.get(labels.get(names.INSTANCE_TYPE, ""))
             for offering in kind.offerings if kind is not None else ():
@@ -172,6 +179,11 @@ class SavingsChecker(Checker):
                     total += offering.price
                     break
         return total
+
+    def _lately_left(self, name: str) -> Node | None:
+        """Return a node that has gone so shortly before that the controller may not know it."""
+        left = self._left.get(name)
+        return left[1] if left is not None and left[0] > self.world.now - self.watch.lag else None
 
     def _launch_price(self, name: str, wanted: Replacement, catalogue: Catalogue) -> Money:
         """Return the highest zone price of the capacity type that would launch; None if none can."""

@@ -48,7 +48,7 @@ class HasteChecker(SavingsChecker):
     """A cost action in a restless pool saves half as much again, unless its nodes may have wasted enough."""
 
     rule = "quiet-before-haste"
-    follows = ("Pod", "NodeClaim")
+    follows = ("Pod", "Node", "NodeClaim")
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
@@ -60,7 +60,7 @@ class HasteChecker(SavingsChecker):
 
     def changed(self, change: Change) -> None:
         """Note the nodes that no command ordered."""
-        if change.kind == "Pod":
+        if change.kind != "NodeClaim":
             super().changed(change)
         elif change.new is None:
             self._gone[change.key] = self.world.now
