@@ -5,7 +5,7 @@ a while, nodes that come, start, leave, go or hide, prices, thresholds, budgets,
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 
@@ -19,6 +19,7 @@ from dovetail.decide.gates.price import Refusal
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.methods import single_node
 from dovetail.decide.methods.moves import rule_out
+from dovetail.decide.question import Question
 from dovetail.decide.refusals.standing import StandingView
 from dovetail.model import names
 from dovetail.model.command import Method
@@ -236,6 +237,18 @@ STARTING: tuple[Change, ...] = (
 )
 
 
+def _course(seed: int, settings: Settings, changes: tuple[Change, ...]) -> Iterator[Question]:
+    """Yield the question after each of some random changes."""
+    dice = random.Random(seed)
+    town = _crowded(dice, settings)
+    catalogue = town.catalogue
+    for _ in range(14):
+        made = dice.choice(changes)
+        made(town, dice)
+        catalogue = town.catalogue if made is _price_changes else catalogue
+        yield town.question(catalogue=catalogue)
+
+
 @pytest.mark.parametrize("changes", [CHANGES, STARTING, UNSTARTED], ids=["all", "starting", "unstarted"])
 @pytest.mark.parametrize("profile", [DOVETAIL, KARPENTER_1_15], ids=["dovetail", "karpenter-1.15"])
 def test_one_change_after_the_other(
@@ -253,14 +266,8 @@ def test_one_change_after_the_other(
     monkeypatch.setattr(StandingView, "of", counted)
     oracle = Decider(memory=False)
     for seed in range(SEEDS):
-        dice = random.Random(seed)
-        town, decider = _crowded(dice, profile), Decider()
-        catalogue = town.catalogue
-        for _ in range(14):
-            made = dice.choice(changes)
-            made(town, dice)
-            catalogue = town.catalogue if made is _price_changes else catalogue
-            question = town.question(catalogue=catalogue)
+        decider = Decider()
+        for question in _course(seed, profile, changes):
             compare(decider.round(question), oracle.round(question))
     assert stood[0] > 1.6 * SEEDS
 
@@ -284,14 +291,9 @@ def test_what_stands_about_every_node(changes: tuple[Change, ...]) -> None:
     """After each change, what stands about any node equals what is computed about it."""
     stood = 0
     for seed in range(2 * SEEDS):
-        dice = random.Random(seed)
-        town, decider = _crowded(dice, DOVETAIL), Decider()
-        catalogue = town.catalogue
-        for _ in range(14):
-            made = dice.choice(changes)
-            made(town, dice)
-            catalogue = town.catalogue if made is _price_changes else catalogue
-            stood += look_at_all(decider.scene(town.question(catalogue=catalogue)))
+        decider = Decider()
+        for question in _course(seed, DOVETAIL, changes):
+            stood += look_at_all(decider.scene(question))
     assert stood > 20 * SEEDS
 
 

@@ -1,6 +1,5 @@
 """Sums over the pods of each node: costs, pods that would move, objections. Sits in decide, below reading."""
 
-from collections.abc import Container, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -112,18 +111,17 @@ class PodSums:
 
 
 _GOING: Final = TERMINAL | TERMINATING
-_NO_LABELS: Final[Mapping[str, Container[str | None]]] = {}
 _ORDINARY: Final = frozenset({RESCHEDULABLE, DAEMON})
 
 
 def sum_up(snapshot: Snapshot, index: int, guards: Guards, guarded: ByNode[bool] | None, now: datetime) -> PodSums:
     """Count the pods of a node; `guarded`: those whose eviction PDBs might refuse now, None: it may be any."""
     sums = PodSums(ranked=snapshot.surroundings.features.has(FeatureGate.POD_DELETION_COST))
-    bindings, refusing, surges = snapshot.bindings, guards.refusing, snapshot.surges
+    bindings, surges = snapshot.bindings, snapshot.surges
     asks_all, reschedulable = surges is not NO_SURGES, sums.reschedulable
     movers = daemons = 0
     flags, odd = bindings.marks_on(index)
-    asked = [bool(refusing)] * len(flags) if guarded is None else guarded[index]
+    asked = [bool(guards.refusing)] * len(flags) if guarded is None else guarded[index]
     for pod, bits, is_odd, is_asked in zip(snapshot.pods_on[index], flags, odd, asked, strict=True):
         if is_odd or bits not in _ORDINARY:
             sums.add(pod, bits)
@@ -137,12 +135,7 @@ def sum_up(snapshot: Snapshot, index: int, guards: Guards, guarded: ByNode[bool]
         if asks_all or (is_odd and pod.metadata.annotations):
             sums.ask(pod, guards, surges, now)
         elif is_asked and sums.veto is None:
-            meta = pod.metadata
-            labels = meta.labels
-            for key, by_value in refusing.get(meta.namespace, _NO_LABELS).items():
-                if labels.get(key) in by_value:
-                    sums.veto = guards.veto(pod, now)
-                    break
+            sums.veto = guards.veto(pod, now)
     sums.add_ordinary(movers, daemons)
     if bindings.has_claims and any(bindings.class_at(place).info.claims for place in bindings.on_node(index)):
         moving = snapshot.movers(index)

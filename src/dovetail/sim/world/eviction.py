@@ -14,6 +14,7 @@ from math import ceil
 from typing import Final, cast
 
 from dovetail.model.objects import Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, ReplicaSet, StatefulSet, is_true
+from dovetail.scheduling.pods.pod import is_terminal
 from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.placement.matching import BudgetIndex
 from dovetail.sim.world.placement.shapes import PodShape, Shapes
@@ -150,7 +151,7 @@ class Evictions:
         """Count a pod as it is now, or as it was when it went; return whether that changes anything for its budget."""
         watched = self._watched[name]
         was = watched.healthy.get(key)
-        if gone or pod.status.phase in ("Succeeded", "Failed"):
+        if gone or is_terminal(pod):
             if was is not None:
                 del watched.healthy[key]
                 watched.fit -= was

@@ -23,6 +23,7 @@ from dovetail.model.objects import (
     Pod,
     PodDisruptionBudget,
 )
+from dovetail.scheduling.pods.pod import is_terminal
 
 
 class Change(Struct, frozen=True, gc=False):
@@ -36,7 +37,6 @@ class Change(Struct, frozen=True, gc=False):
 
 Listener = Callable[[Change], None]
 _INDEXED: Final = frozenset({"Pod", "NodeClaim", "Node"})
-_ENDED: Final = ("Succeeded", "Failed")
 KIND_OF: dict[type, str] = {kind: name for name, kind in KINDS.items()}
 
 
@@ -55,7 +55,7 @@ def is_move(old: Pod | None, new: Pod | None) -> bool:
         or then.deletion_timestamp is not now.deletion_timestamp
         or then.owner_references is not now.owner_references
         or then.uid != now.uid
-        or (old.status.phase in _ENDED) != (new.status.phase in _ENDED)
+        or is_terminal(old) != is_terminal(new)
     )
 
 
