@@ -19,6 +19,7 @@ from dovetail.model import names
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.verdicts import Gate, GateResult
 from dovetail.plan.blocking.owners import Owners
+from dovetail.scheduling.pods.pod import is_terminal
 
 _WRONG_METHOD = (Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
 _RESOURCES = ("cpu", "memory")
@@ -73,7 +74,7 @@ def utilisation_of(context: RoundContext, facts: NodeFacts) -> dict[str, float]:
     room = context.snapshot.states[place].allocatable
     asked: dict[str, int] = {}
     for pod in context.snapshot.pods_on[place]:
-        if pod.status.phase not in ("Succeeded", "Failed"):
+        if not is_terminal(pod):
             requests = context.snapshot.class_of(pod).info.requests
             for name in _RESOURCES:
                 asked[name] = asked.get(name, 0) + requests.get(name, 0)

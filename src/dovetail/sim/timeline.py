@@ -15,6 +15,7 @@ from dovetail.model import names
 from dovetail.model.command import REASON_OF, Command
 from dovetail.model.money import Money
 from dovetail.model.objects import Pod
+from dovetail.scheduling.pods.pod import is_terminal
 from dovetail.sim.world.clock import SECOND
 from dovetail.sim.world.cloud import Instance
 from dovetail.sim.world.host import Host
@@ -31,7 +32,6 @@ STAYS: Final = -1.0
 """The end of what had not ended when the run was over."""
 OUTSIDE_MAX: Final = 500
 """How many events from outside are kept; scaling is not among them, pods show it."""
-_OVER: Final = ("Succeeded", "Failed")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -173,7 +173,7 @@ class Recorder:
         """Note a pod that came, was bound or ended."""
         key, pod = change.key, cast("Pod | None", change.new)
         stay = self._stay_of.get(key)
-        if pod is None or pod.status.phase in _OVER:
+        if pod is None or is_terminal(pod):
             if stay is not None:
                 self._stays.ended[stay] = self._at()
                 del self._stay_of[key]

@@ -32,6 +32,7 @@ from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition, is
 from dovetail.model.settings import Settings
 from dovetail.scheduling.place import place
 from dovetail.scheduling.pods.events import event_nodes
+from dovetail.scheduling.pods.pod import is_terminal
 from dovetail.scheduling.result import NewNode
 from dovetail.scheduling.snapshot import Snapshot
 from dovetail.standin.kubelets import StandInKubelets
@@ -354,7 +355,7 @@ def _is_overdue(claim: NodeClaim) -> bool:
 def _stays(pod: Pod) -> bool:
     """Return whether a drain ignores a pod: of a DaemonSet, of the node itself, or ended."""
     owned = any(owner.kind in ("DaemonSet", "Node") for owner in pod.metadata.owner_references)
-    return owned or pod.status.phase in ("Succeeded", "Failed")
+    return owned or is_terminal(pod)
 
 
 def _unschedulable(pod: Pod) -> bool:

@@ -7,12 +7,10 @@ of a pool whose moved pods do not become ready (section 17). Owners are identifi
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from dovetail.lifecycle.store import Store
 from dovetail.model.objects import Pod, ReplicaSet, StatefulSet, is_true
-
-_TERMINAL: Final = ("Succeeded", "Failed")
+from dovetail.scheduling.pods.pod import is_active
 
 
 def owners_of(pod: Pod) -> list[str]:
@@ -63,5 +61,5 @@ def _replicas(owner: ReplicaSet | StatefulSet) -> int:
 
 
 def _is_ready(pod: Pod) -> bool:
-    staying = pod.metadata.deletion_timestamp is None and pod.status.phase not in _TERMINAL
+    staying = is_active(pod)
     return staying and bool(pod.spec.node_name) and is_true(pod.status.conditions, "Ready")

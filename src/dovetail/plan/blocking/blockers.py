@@ -31,6 +31,7 @@ from dovetail.plan.blocking.owners import Owners, controller_of
 from dovetail.plan.blocking.pdb_sums import PdbSum, pdb_sum
 from dovetail.plan.blocking.pool_blockers import pool_lifts
 from dovetail.report.words import count
+from dovetail.scheduling.pods.pod import is_terminal
 
 _VETOES = (names.DO_NOT_DISRUPT, names.ALWAYS_DO_NOT_DISRUPT)
 Item = TypeVar("Item", Pod, Node, NodeClaim)
@@ -162,7 +163,7 @@ class _Vetoes:
         sets = {(item.metadata.namespace, item.metadata.name): item.spec.replicas for item in cluster.replica_sets}
         sets |= {(item.metadata.namespace, item.metadata.name): item.spec.replicas for item in cluster.stateful_sets}
         for pod in cluster.pods:
-            if pod.status.phase in ("Succeeded", "Failed"):
+            if is_terminal(pod):
                 continue
             owner = controller_of(pod.metadata.owner_references)
             replicas = sets.get((pod.metadata.namespace, owner.name)) if owner is not None else None

@@ -18,12 +18,12 @@ from msgspec.structs import replace as change
 from dovetail.model import names
 from dovetail.model.cluster import Cluster
 from dovetail.model.objects import Condition, Node, NodeClaim, Pod, ReplicaSet, condition
+from dovetail.scheduling.pods.pod import is_terminal
 from dovetail.sim.scenarios.scenario import ScenarioError
 from dovetail.sim.world.clock import Span
 from dovetail.sim.world.workloads import Workload
 from dovetail.sim.world.world import World
 
-_DONE = ("Succeeded", "Failed")
 _WITH_NODE = ("DaemonSet", "Node")
 _BIRTH = (names.CONDITION_LAUNCHED, names.CONDITION_REGISTERED, names.CONDITION_INITIALIZED)
 
@@ -98,7 +98,7 @@ def stays_of(cluster: Cluster) -> Iterator[Stay]:
 
 def _end_of(pod: Pod) -> datetime | None:
     """Return when a pod that has ended did: it stopped being ready then."""
-    if pod.status.phase not in _DONE:
+    if not is_terminal(pod):
         return None
     for kind in ("Ready", "ContainersReady"):
         found = condition(pod.status.conditions, kind)
@@ -156,7 +156,7 @@ def _younger(claim: NodeClaim, begin: datetime) -> NodeClaim:
 def _alive(pod: Pod) -> Pod:
     """Return the pod before it ended."""
     metadata = change(pod.metadata, deletion_timestamp=None, deletion_grace_period_seconds=None)
-    if pod.status.phase not in _DONE:
+    if not is_terminal(pod):
         return change(pod, metadata=metadata)
     conditions: tuple[Condition, ...] = tuple(c for c in pod.status.conditions if c.type == "PodScheduled")
     return change(pod, metadata=metadata, status=change(pod.status, phase="Running", conditions=conditions))

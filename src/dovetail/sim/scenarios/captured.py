@@ -15,6 +15,7 @@ from dovetail.model import names
 from dovetail.model.catalogue import InstanceType
 from dovetail.model.cluster import Cluster
 from dovetail.model.objects import NodeClaim, NodePool, Pod
+from dovetail.scheduling.pods.pod import is_active
 from dovetail.sim.scenarios.scenario import Scenario, ScenarioError
 from dovetail.sim.world.karpenter.node_objects import span_of, with_condition
 from dovetail.sim.world.world import World
@@ -31,7 +32,6 @@ _PLAIN = (
     "stateful_sets",
     "pdbs",
 )
-_DONE = ("Succeeded", "Failed")
 
 
 def captured_path(scenario: Scenario, name: str) -> Path:
@@ -69,7 +69,7 @@ def start_from(world: World, cluster: Cluster, adapt: Callable[[NodePool], NodeP
     for name in sorted(world.store.claims):
         world.karpenter.resume(name)
     for pod in cluster.pods:
-        if pod.metadata.deletion_timestamp is None and pod.status.phase not in _DONE:
+        if is_active(pod):
             _adopt_pod(world, pod)
 
 
