@@ -117,7 +117,7 @@ def bomb() -> bytes:
         (b"\xff" * 5000, "not"),
         (bomb(), "YAML bomb"),
         (
-            b'{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "spec": ' + b'{"a":' * 900 + b"1" + b"}" * 901,
+            b'{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "spec": ' + b'{"a":' * 9000 + b"1" + b"}" * 9001,
             "too deep",
         ),
         (b'{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "\xff"}}', "UTF-8"),

@@ -49,8 +49,8 @@ PLAIN = encode_record(record(None, "a"))
 UNREADABLE = {
     "no zone": PLAIN.replace("00Z", "00"),
     "5000 levels": '{"nodes":' * 5000 + "1" + "}" * 5000,
-    "5000 lists": "[" * 5000 + "]" * 5000,
-    "deep in a field nobody knows": PLAIN[:-1] + ',"x":' + "[" * 5000 + "]" * 5000 + "}",
+    "100,000 lists": "[" * 100_000 + "]" * 100_000,
+    "deep in a field nobody knows": PLAIN[:-1] + ',"x":' + "[" * 100_000 + "]" * 100_000 + "}",
     "empty": "",
     "null": "null",
     "a number": "1e999",

@@ -62,17 +62,7 @@ class History:
     """Records moments one after the other. Not thread-safe."""
 
     def __init__(self, path: str | None = None) -> None:
-        try:
-            self._base = sqlite3.connect(path or ":memory:", check_same_thread=False, isolation_level=None)
-            self._base.execute("PRAGMA journal_mode=WAL")
-            self._base.execute("PRAGMA synchronous=NORMAL")
-            self._base.executescript(_SCHEMA)
-            self._base.execute("INSERT OR IGNORE INTO meta VALUES ('version', ?)", (_VERSION,))
-            (version,) = self._base.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
-        except sqlite3.Error as error:
-            raise InputError(f"--history {path}: it can't be used ({error}); name a new file") from None
-        if version != _VERSION:
-            raise InputError(f"--history {path}: it was written by another version of Dovetail; name a new file")
+        self._base = _opened(path)
         if path is not None:
             Path(path).chmod(0o600)
         self._known: dict[str, float] | None = None
@@ -182,6 +172,26 @@ class History:
         """Return when the first sample was taken."""
         row = self._base.execute("SELECT MIN(at) FROM samples").fetchone()
         return None if row[0] is None else float(row[0])
+
+
+def _opened(path: str | None) -> sqlite3.Connection:
+    """Return the database in that file, or a new one in memory. InputError: it can't be used."""
+    base: sqlite3.Connection | None = None
+    try:
+        base = sqlite3.connect(path or ":memory:", check_same_thread=False, isolation_level=None)
+        base.execute("PRAGMA journal_mode=WAL")
+        base.execute("PRAGMA synchronous=NORMAL")
+        base.executescript(_SCHEMA)
+        base.execute("INSERT OR IGNORE INTO meta VALUES ('version', ?)", (_VERSION,))
+        (version,) = base.execute("SELECT value FROM meta WHERE key = 'version'").fetchone()
+    except sqlite3.Error as error:
+        if base is not None:
+            base.close()
+        raise InputError(f"--history {path}: it can't be used ({error}); name a new file") from None
+    if version != _VERSION:
+        base.close()
+        raise InputError(f"--history {path}: it was written by another version of Dovetail; name a new file")
+    return base
 
 
 def seconds_of(moment: datetime) -> float:
