@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import cache, reduce
 from operator import or_
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -18,6 +18,7 @@ from dovetail.api.reading.capture_document import API_VERSION, KIND
 from dovetail.api.reading.documents import Head
 from dovetail.model.objects import KINDS, AnyObject, ApiStruct, Condition, Instant, Node, NodeStatus, Pod
 
+_PodVersion = Literal["v1", ""]
 _FAULTS: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
@@ -66,13 +67,10 @@ def read_whole_list(data: bytes, known: Callable[[Head], bool]) -> WholeList | N
     node_front: Any = _front("Node")
     whole = WholeList([], [], [], [])
     heads: dict[tuple[type, str], None] = {}
-    pod_version, add = None, whole.objects.append
+    add = whole.objects.append
     for item in found.items:
         if type(item) is pod_front:  # most are
             meta = item.metadata
-            if item.api_version != pod_version:
-                pod_version = item.api_version
-                heads[pod_front, pod_version] = None
             if not meta.namespace:
                 whole.unplaced.append(len(whole.objects))
             add(Pod(metadata=meta, spec=item.spec, status=item.status))
@@ -118,6 +116,8 @@ def _object(front: Any) -> AnyObject:
 def _front(kind: str) -> type:
     """Return the struct that holds the version and the parts of an object of this kind."""
     fields: list[tuple[str, Any, Any]] = []
+    if kind == "Pod":  # there are too many to look at the version of each
+        fields.append(("api_version", _PodVersion, msgspec.field(default="", name="apiVersion")))
     for entry in msgspec.structs.fields(KINDS[kind]):
         held = _NodeStatus if kind == "Node" and entry.name == "status" else entry.type
         default: Any = msgspec.field(default=entry.default, name=entry.encode_name)
