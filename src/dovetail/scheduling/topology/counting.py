@@ -36,9 +36,7 @@ class Counting:
                 continue
             state = self.states[group.id] = GroupState(group, self._salt)
             self._recorders.clear()
-            if not group.host and group.domains is not None:
-                for node in self._removed:
-                    state.forget_node(node)
+            state.forget_nodes(self._removed)
             if self._moving:
                 self._forget_moving(state)
 
@@ -60,8 +58,8 @@ class Counting:
             return ()
         found = self._recorders.get(cls.id)
         if found is None:
-            near = self._frame.counting.get(cls.id, ())
-            found = [self.states[group.id] for group in near if group.id in self.states]
+            states, near = self.states, self._frame.counting.get(cls.id)
+            found = [states[group.id] for group in near if group.id in states] if near else []
             if cls.info.anti_affinity:
                 owned = self._frame.inverse_owned(cls)
                 found.extend(self.states[group.id] for group in owned if group.id in self.states)
