@@ -50,14 +50,15 @@ class PodSums:
         self.all += amount
         if flags & TERMINAL:
             return
+        positive = max(0, amount)
         if not flags & DAEMON:
-            self.tracked += max(amount, 0)
+            self.tracked += positive
         if flags & RESCHEDULABLE:
             self.reschedulable.append(pod)
             if names.DISRUPTION_WINDOW in pod.metadata.annotations:
                 self._note_window(pod)
             self.moving += amount
-            self.positive += max(amount, 0)
+            self.positive += positive
 
     def add_ordinary(self, movers: int, daemons: int) -> None:
         """Add the costs of pods without annotations and priority: so many that would move, so many of DaemonSets."""
