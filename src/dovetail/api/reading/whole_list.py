@@ -9,7 +9,7 @@ is. Sits in api, below decode.
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import cache, reduce
-from operator import or_
+from operator import attrgetter, or_
 from typing import Any, Final, Literal, NamedTuple, cast
 
 import msgspec
@@ -98,18 +98,16 @@ def _named(heads: Iterable[tuple[Any, str]]) -> Iterator[Head]:
 
 
 def _without_beats(status: _NodeStatus) -> NodeStatus:
-    conditions = tuple(
-        [Condition(**{name: getattr(entry, name) for name in _CONDITION}) for entry in status.conditions]
-    )
+    conditions = tuple([Condition(*_values(entry)) for entry in status.conditions])
     return NodeStatus(capacity=status.capacity, allocatable=status.allocatable, conditions=conditions)
 
 
-_CONDITION: Final = Condition.__struct_fields__
+_values: Final = attrgetter(*Condition.__struct_fields__)
 
 
 def _object(front: Any) -> AnyObject:
     kind: Any = KINDS[front.__struct_config__.tag]
-    return cast("AnyObject", kind(**{name: getattr(front, name) for name in kind.__struct_fields__}))
+    return cast("AnyObject", kind(*[getattr(front, name) for name in kind.__struct_fields__]))
 
 
 @cache

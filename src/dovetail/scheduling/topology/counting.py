@@ -43,14 +43,12 @@ class Counting:
     def _forget_moving(self, state: GroupState) -> None:
         """Remove the moving pods from a rule's counts."""
         moving, group = self._moving, state.group
-        based_on = group.based_on
-        near = moving if len(moving) < len(based_on) else [c for c in based_on if c in moving]
-        for cls_id in near:
-            if cls_id in based_on:
-                for node, flags in moving[cls_id]:
-                    # A terminating pod still enforces its anti-affinity but counts nowhere else.
-                    if not flags & (TERMINAL if group.kind == INVERSE else TERMINATING):
-                        state.forget_pod(node)
+        # A terminating pod still enforces its anti-affinity but counts nowhere else.
+        uncounted = TERMINAL if group.kind == INVERSE else TERMINATING
+        for cls_id in moving.keys() & group.based_on:
+            for node, flags in moving[cls_id]:
+                if not flags & uncounted:
+                    state.forget_pod(node)
 
     def recorders_of(self, cls: PodClass) -> Sequence[GroupState]:
         """Return the states that count pods of a class."""
