@@ -126,13 +126,13 @@ def sum_up(snapshot: Snapshot, index: int, guards: Guards, guarded: ByNode[bool]
     for pod, bits, is_odd, is_asked in zip(snapshot.pods_on[index], flags, odd, asked, strict=True):
         if is_odd or bits not in _ORDINARY:
             sums.add(pod, bits)
+            if bits & _GOING:
+                continue
         elif bits == DAEMON:
             daemons += 1
         else:
             reschedulable.append(pod)
             movers += 1
-        if bits & _GOING:
-            continue
         if asks_all or (is_odd and pod.metadata.annotations):
             sums.ask(pod, guards, surges, now)
         elif is_asked and sums.veto is None:
