@@ -55,7 +55,8 @@ class MethodResult(msgspec.Struct, frozen=True, kw_only=True):
         return REASON_OF[self.method]
 
 
-class BudgetRow(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetRow:
     """What a pool allows for a reason now, how much of it is used, and what is left."""
 
     node_pool: str
