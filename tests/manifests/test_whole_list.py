@@ -42,6 +42,8 @@ ORDINARY: dict[str, list[dict[str, Any]]] = {
 ODD: dict[str, list[Any]] = {
     "another kind": [POD, an("Job", "batch/v1")],
     "a known name of another group": [POD, an("Node", "storage.example.com/v1")],
+    "a pod of another group": [POD, an("Pod", "example.com/v1")],
+    "a pod of another version": [POD, an("Pod", "v2")],
     "a capture of another group": [POD, an("Capture", "example.com/v1", capturedAt="2026-03-14T15:30:00Z")],
     "Karpenter's older version": [an("NodePool", "karpenter.sh/v1beta1", spec={"disruption": {"expireAfter": "9h"}})],
     "null for a list": [an("Pod", spec={"tolerations": None})],

@@ -108,6 +108,7 @@ def test_waiting_pods_are_carried_from_listing_to_listing() -> None:
         assert [(entry.key, entry.cls.info.requests) for entry in seen.queued] == [
             (entry.key, entry.cls.info.requests) for entry in afresh.queued
         ]
+        assert [entry.key for entry in seen.queued] == sorted(entry.key for entry in seen.queued)
         assert seen.ignored == afresh.ignored
         ignored += len(seen.ignored)
         if before is not None and "queued" in vars(before):

@@ -7,6 +7,7 @@ import msgspec
 from dovetail.model.objects import Namespace
 from dovetail.model.settings import DOVETAIL, PreferencePolicy
 from dovetail.scheduling.place import place
+from dovetail.scheduling.simulate import simulate
 from tests.support.scheduling_build import (
     homes,
     kind,
@@ -56,6 +57,15 @@ def test_min_domains() -> None:
     assert placed(pool(), one, running, waiting, kinds=kinds) == {}
     relaxed = pod("a-2", topologySpreadConstraints=[spread(minDomains=1)])
     assert placed(pool(), one, running, relaxed, kinds=kinds) == {"a-2": "n1"}
+
+
+def test_a_zone_counts_until_the_last_of_its_nodes_is_removed() -> None:
+    """Spread ignores a zone that no node and no launch would be in."""
+    nodes = [*node("n1", zone="a"), *node("n2", zone="b"), *node("n3", zone="b")]
+    pods = [pod(f"a-{i}", on=f"n{i}", topologySpreadConstraints=[spread()]) for i in (1, 2)]
+    seen = snapshot(SHUT, nodes, *pods, kinds=(kind("c.4", 4, zones="a"),))
+    assert homes(simulate(seen, [1])) == {"a-2": "n3"}
+    assert homes(simulate(seen, [1, 2])) == {"a-2": "n1"}
 
 
 def test_hosts_fill_up_to_the_skew_whatever_the_others_have() -> None:

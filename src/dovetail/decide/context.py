@@ -306,8 +306,9 @@ class RoundContext:
         return self.roster.openings.look_at(self.nodes, self.gate_context.managed_pools, self.now, self._ask)
 
     def _ask(self, facts: NodeFacts) -> FirstClosed:
-        chains = self.chains.before_waiting(facts.name).items()
-        return tuple((method, None if chain.open else chain.results[-1].gate) for method, chain in chains)
+        chains = self.chains.before_waiting(facts.name)
+        ends = [(method, chain.results[-1]) for method, chain in chains.items()]
+        return tuple([(method, None if end.passed else end.gate) for method, end in ends])
 
     @cached
     def roster(self) -> Roster:

@@ -153,17 +153,14 @@ def _nodes(verdicts: Iterable[NodeVerdict]) -> list[Json]:
             "nodePool": entry.node_pool,
             "verdict": entry.verdict,
             "why": entry.why,
-            "gates": [_gate(result, known) for result in entry.gates],
+            "gates": [known.get(id(result)) or _first_seen(result, known) for result in entry.gates],
         }
         for entry in verdicts
     ]
 
 
-def _gate(result: GateResult, known: dict[int, Json]) -> Json:
-    shown = known.get(id(result))
-    if shown is None:
-        shown = gate(result)
-        known[id(result)] = shown
+def _first_seen(result: GateResult, known: dict[int, Json]) -> Json:
+    shown = known[id(result)] = gate(result)
     return shown
 
 

@@ -73,7 +73,7 @@ class Packer:
                 variant = first(entry.cls)
                 if variant.rules:
                     self._counting.activate(variant)
-                lanes[entry.mark] = self._lane(variant, exempt=entry.exempt)
+                lanes[entry.mark] = self._lane(variant, exempt=entry.exempt) if variant.simple else None
 
     def run(self, entries: Sequence[Entry]) -> None:
         """Place the pods, in this order; they have been prepared."""
@@ -106,9 +106,7 @@ class Packer:
         self.unplaced = list(queue)
 
     def _lane(self, variant: Variant, *, exempt: bool) -> Lane | None:
-        """Return the nodes to try for pods that only need room; None for other pods, or if no node takes one."""
-        if not variant.simple:
-            return None
+        """Return the nodes to try for pods that only need room; None if no node takes one."""
         mark = (variant.like, exempt)
         if mark not in self._shared_lanes:
             buckets = variant.buckets  # one, without topology rules
@@ -239,9 +237,11 @@ class Packer:
         masks = self._open_domains(variant) if variant.zone_rules else ()
         best = -1
         for number, (places, nodes) in enumerate(buckets):
-            if masks and not _all_open(masks, places):
-                continue
-            best = self._advance(variant, nodes, cursors, number, best, exempt=exempt)
+            for key, mask in masks:  # `_all_open`, written out
+                if not mask >> places[key] & 1:
+                    break
+            else:
+                best = self._advance(variant, nodes, cursors, number, best, exempt=exempt)
         return best
 
     def _advance(
@@ -330,7 +330,11 @@ class Packer:
             return False
         if here.attached and not self.frame.attaches(node, variant.attached, here.attached):
             return False
-        return all(self.states[rule.group.id].node_takes(node, rule.own) for rule in variant.host_rules)
+        for rule in variant.host_rules:
+            state = self.states[rule.group.id]
+            if not state.node_takes(node, rule.own):
+                return False
+        return True
 
     def _put_on_node(self, entry: Entry, variant: Variant, node: int) -> None:
         touched = self.touched.get(node)

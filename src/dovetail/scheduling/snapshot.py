@@ -10,6 +10,7 @@ changed objects are read again. It decides nothing.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 
 import numpy as np
 
@@ -269,8 +270,8 @@ class Snapshot:
 
     @cached
     def queued(self) -> list[Entry]:
-        """Return the pending pods and the virtual ones of buffers, prepared for placement."""
-        return self._waiting.entries + self.virtual
+        """Return the pending pods and the virtual ones of buffers, prepared for placement and in its order."""
+        return sorted(self._waiting.entries + self.virtual, key=attrgetter("key"))
 
     @cached
     def virtual(self) -> list[Entry]:

@@ -120,7 +120,9 @@ def decode_objects(data: bytes) -> DecodedObjects:
     if whole is not None and whole.objects:
         objects = whole.objects
         for at in whole.unplaced:
-            objects[at] = _placed(objects[at], _KIND_OF[type(objects[at])])
+            kind = _KIND_OF[type(objects[at])]
+            if kind in _NAMESPACED:
+                objects[at] = _placed(objects[at], kind)
         return DecodedObjects(
             objects=objects,
             captured_at=max(whole.captures, default=None),

@@ -9,8 +9,8 @@ is. Sits in api, below decode.
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from functools import cache, reduce
-from operator import or_
-from typing import Any, Final, NamedTuple, cast
+from operator import attrgetter, or_
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -18,6 +18,7 @@ from dovetail.api.reading.capture_document import API_VERSION, KIND
 from dovetail.api.reading.documents import Head
 from dovetail.model.objects import KINDS, AnyObject, ApiStruct, Condition, Instant, Node, NodeStatus, Pod
 
+_PodVersion = Literal["v1", ""]
 _FAULTS: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
@@ -66,13 +67,10 @@ def read_whole_list(data: bytes, known: Callable[[Head], bool]) -> WholeList | N
     node_front: Any = _front("Node")
     whole = WholeList([], [], [], [])
     heads: dict[tuple[type, str], None] = {}
-    pod_version, add = None, whole.objects.append
+    add = whole.objects.append
     for item in found.items:
         if type(item) is pod_front:  # most are
             meta = item.metadata
-            if item.api_version != pod_version:
-                pod_version = item.api_version
-                heads[pod_front, pod_version] = None
             if not meta.namespace:
                 whole.unplaced.append(len(whole.objects))
             add(Pod(metadata=meta, spec=item.spec, status=item.status))
@@ -100,24 +98,24 @@ def _named(heads: Iterable[tuple[Any, str]]) -> Iterator[Head]:
 
 
 def _without_beats(status: _NodeStatus) -> NodeStatus:
-    conditions = tuple(
-        [Condition(**{name: getattr(entry, name) for name in _CONDITION}) for entry in status.conditions]
-    )
+    conditions = tuple([Condition(*_values(entry)) for entry in status.conditions])
     return NodeStatus(capacity=status.capacity, allocatable=status.allocatable, conditions=conditions)
 
 
-_CONDITION: Final = Condition.__struct_fields__
+_values: Final = attrgetter(*Condition.__struct_fields__)
 
 
 def _object(front: Any) -> AnyObject:
     kind: Any = KINDS[front.__struct_config__.tag]
-    return cast("AnyObject", kind(**{name: getattr(front, name) for name in kind.__struct_fields__}))
+    return cast("AnyObject", kind(*[getattr(front, name) for name in kind.__struct_fields__]))
 
 
 @cache
 def _front(kind: str) -> type:
     """Return the struct that holds the version and the parts of an object of this kind."""
     fields: list[tuple[str, Any, Any]] = []
+    if kind == "Pod":  # there are too many to look at the version of each
+        fields.append(("api_version", _PodVersion, msgspec.field(default="", name="apiVersion")))
     for entry in msgspec.structs.fields(KINDS[kind]):
         held = _NodeStatus if kind == "Node" and entry.name == "status" else entry.type
         default: Any = msgspec.field(default=entry.default, name=entry.encode_name)

@@ -61,7 +61,7 @@ def eviction_cost(pod: Pod, *, ranked: bool = False) -> int:
         return UNIT
     extra = deletion_cost(annotations, ranked=ranked)[0] if annotations else 0
     cost = UNIT + extra + (priority or 0) * 4  # 2^27 / 2^25
-    return max(-_LIMIT, min(_LIMIT, cost))
+    return cost if -_LIMIT <= cost <= _LIMIT else max(-_LIMIT, min(_LIMIT, cost))
 
 
 def unreadable_cost(pod: Pod, *, ranked: bool = False) -> str | None:

@@ -50,14 +50,15 @@ class PodSums:
         self.all += amount
         if flags & TERMINAL:
             return
+        positive = max(0, amount)
         if not flags & DAEMON:
-            self.tracked += max(amount, 0)
+            self.tracked += positive
         if flags & RESCHEDULABLE:
             self.reschedulable.append(pod)
             if names.DISRUPTION_WINDOW in pod.metadata.annotations:
                 self._note_window(pod)
             self.moving += amount
-            self.positive += max(amount, 0)
+            self.positive += positive
 
     def add_ordinary(self, movers: int, daemons: int) -> None:
         """Add the costs of pods without annotations and priority: so many that would move, so many of DaemonSets."""
@@ -125,13 +126,13 @@ def sum_up(snapshot: Snapshot, index: int, guards: Guards, guarded: ByNode[bool]
     for pod, bits, is_odd, is_asked in zip(snapshot.pods_on[index], flags, odd, asked, strict=True):
         if is_odd or bits not in _ORDINARY:
             sums.add(pod, bits)
+            if bits & _GOING:
+                continue
         elif bits == DAEMON:
             daemons += 1
         else:
             reschedulable.append(pod)
             movers += 1
-        if bits & _GOING:
-            continue
         if asks_all or (is_odd and pod.metadata.annotations):
             sums.ask(pod, guards, surges, now)
         elif is_asked and sums.veto is None:

@@ -7,7 +7,7 @@ facts, below the context.
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ from dovetail.decide.gates import timers
 from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.cached import cached
+from dovetail.model.money import Money
 from dovetail.model.objects import Node, NodeClaim, condition, is_true
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.scheduling.nodes import StateNode, state_node, why_leaving
@@ -28,6 +29,15 @@ from dovetail.scheduling.reading.rows import Edits
 from dovetail.scheduling.snapshot import Snapshot
 
 _TAINTS: Final = (names.DISRUPTION_TAINT, names.DISRUPTED_TAINT)
+
+
+class _Offer(NamedTuple):
+    """What nodes of a type, a zone and a capacity type cost: the first offering, and the lowest price of all."""
+
+    type_known: bool
+    price: Money
+    price_float: float
+    lowest: float | None
 
 
 class Reader:
@@ -48,6 +58,7 @@ class Reader:
         expected = _expected_by_scheduler(snapshot) if settings.rules.pods_nominate else ()
         self.nominated = frozenset((*settings.nominated_nodes, *in_flight.nominated, *expected))
         self.memory = memory
+        self._offers: dict[tuple[str, str, str, str], _Offer] = {}
         pdbs = snapshot.cluster.pdbs
         if memory is not None:
             memory.look_at(snapshot, settings)
@@ -144,9 +155,9 @@ class Reader:
         node, claim, labels = state.node, state.claim, state.labels
         conditions = claim.status.conditions if claim is not None else ()
         drift = condition(conditions, names.CONDITION_DRIFTED)
-        kind = self.snapshot.kind_of(labels.get(names.INSTANCE_TYPE, ""), labels.get(names.NODEPOOL, ""))
+        pool_name, kind = labels.get(names.NODEPOOL, ""), labels.get(names.INSTANCE_TYPE, "")
         zone, capacity = labels.get(names.ZONE, ""), labels.get(names.CAPACITY_TYPE, "")
-        offers = [o for o in kind.offerings if o.zone == zone and o.capacity_type == capacity] if kind else []
+        offer = self._offer(kind, pool_name, zone, capacity)
         marked, since = self._marked(state)
         return NodeFacts(
             name=state.name,
@@ -154,7 +165,7 @@ class Reader:
             claim=claim,
             labels=labels,
             annotations=state.annotations,
-            pool_name=labels.get(names.NODEPOOL, ""),
+            pool_name=pool_name,
             pool=pool,
             policy=policy,
             initialized=state.initialized,
@@ -166,16 +177,28 @@ class Reader:
             drifted_since=(drift.last_transition_time or self.now) if drift and drift.status == "True" else None,
             last_event=timers.last_pod_event(claim, seen),
             expire_after=self._expiry(claim, policy),
-            instance_type=labels.get(names.INSTANCE_TYPE, ""),
+            instance_type=kind,
             zone=zone,
             capacity_type=capacity,
-            type_known=kind is not None,
-            price=offers[0].price if offers else 0,
-            price_float=offers[0].price_float if offers else 0.0,
-            offering_price=min((o.price_float for o in offers), default=None),
+            type_known=offer.type_known,
+            price=offer.price,
+            price_float=offer.price_float,
+            offering_price=offer.lowest,
             rebooting=is_true(conditions, names.CONDITION_REBOOTING),
             **_of_pods(sums),
         )
+
+    def _offer(self, kind: str, pool: str, zone: str, capacity: str) -> "_Offer":
+        """Return what such a node costs; thousands are alike."""
+        found = self._offers.get((kind, pool, zone, capacity))
+        if found is None:
+            known = self.snapshot.kind_of(kind, pool)
+            there = known.offerings if known is not None else ()
+            fits = [offer for offer in there if offer.zone == zone and offer.capacity_type == capacity]
+            price, price_float = (fits[0].price, fits[0].price_float) if fits else (0, 0.0)
+            lowest = min([offer.price_float for offer in fits], default=None)
+            found = self._offers[kind, pool, zone, capacity] = _Offer(known is not None, price, price_float, lowest)
+        return found
 
     def _marked(self, state: StateNode) -> tuple[str, datetime | None]:
         """Return why a node counts as marked for deletion (spec section 4, gate 2), and since when."""

@@ -22,8 +22,10 @@ def last_pod_event(claim: NodeClaim | None, seen: datetime | None = None) -> dat
     if claim is None:
         return None
     written = claim.status.last_pod_event_time
+    if written is not None and seen is not None:
+        return max(written, seen)
     if written is not None or seen is not None:
-        return max(when for when in (written, seen) if when is not None)
+        return written or seen
     initialized = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
     if initialized is not None and initialized.status == "True":
         return initialized.last_transition_time

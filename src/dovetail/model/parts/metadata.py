@@ -122,5 +122,7 @@ def condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
 
 def is_true(conditions: tuple[Condition, ...], kind: str) -> bool:
     """Return whether the condition of that type exists and is True."""
-    entry = condition(conditions, kind)
-    return entry is not None and entry.status == "True"
+    for entry in conditions:  # `condition`, written out: nodes are asked for half a dozen each
+        if entry.type == kind:
+            return entry.status == "True"
+    return False

@@ -5,6 +5,8 @@ everything comes from the template. On an existing node, room is reserved only f
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
@@ -26,6 +28,8 @@ from dovetail.scheduling.pods.pod import HostPort, host_ports, tolerates
 from dovetail.scheduling.pods.relax import TOLERATE_PREFERENCES
 from dovetail.scheduling.pods.requests import Amounts, resized_spec, spec_requests, uses_resource_claims
 
+_DAWN: Final = datetime.min.replace(tzinfo=UTC)
+
 
 class Daemon(msgspec.Struct, frozen=True):
     """The pod of a DaemonSet as the scheduler expects it. `terms`: OR-joined requirements, in order."""
@@ -45,12 +49,14 @@ def daemons_of(
     `ignore_claims`: DaemonSets with resource claims are not expected anywhere, which is Karpenter's default.
     """
     newest: dict[str, Pod] = {}
+    created: dict[str, datetime] = {}
     for pod in pods:
-        for owner in pod.metadata.owner_references:
-            if owner.controller and owner.uid:
-                best = newest.get(owner.uid)
-                if best is None or _later(pod, best):
-                    newest[owner.uid] = pod
+        meta = pod.metadata
+        since = meta.creation_timestamp or _DAWN
+        for owner in meta.owner_references:
+            uid = owner.uid
+            if uid and owner.controller and (uid not in created or since > created[uid]):
+                newest[uid], created[uid] = pod, since
     pairs = [(item, newest.get(item.metadata.uid)) for item in daemon_sets]
     return tuple(_daemon(item, pod) for item, pod in pairs if not (ignore_claims and _has_claims(item, pod)))
 
@@ -77,11 +83,6 @@ class Daemons:
             self._sets, self._pods, self._ignoring = daemon_sets, pods, ignore_claims
             self._found = daemons_of(daemon_sets, pods, ignore_claims=ignore_claims)
         return self._found
-
-
-def _later(pod: Pod, other: Pod) -> bool:
-    mine, theirs = pod.metadata.creation_timestamp, other.metadata.creation_timestamp
-    return mine is not None and (theirs is None or mine > theirs)
 
 
 def _daemon(item: DaemonSet, pod: Pod | None) -> Daemon:

@@ -8,9 +8,9 @@ before, and learns which rows they changed. Decides nothing; `scheduling.snapsho
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, MutableSequence, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+import msgspec
 import numpy as np
 
 from dovetail.model.cluster import Cluster
@@ -32,8 +32,7 @@ _FEW: Final = 16
 """With so many changes more than there are rows, joining all objects again is faster than changing rows in place."""
 
 
-@dataclass(frozen=True, slots=True)
-class Edits:
+class Edits(msgspec.Struct, frozen=True):
     """How one sequence of rows became another: `gone`, highest place first, are taken out, then `new` are put in."""
 
     gone: tuple[int, ...] = ()
@@ -50,8 +49,7 @@ class Edits:
 UNCHANGED: Final = Edits()
 
 
-@dataclass(frozen=True, slots=True)
-class RowRegistries:
+class RowRegistries(msgspec.Struct, frozen=True):
     """What rows are numbered by; registries only grow."""
 
     resources: Resources
@@ -59,8 +57,7 @@ class RowRegistries:
     sizes: Sizes
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Row:
+class _Row(msgspec.Struct, frozen=True, eq=False):
     """One node as it was read: why it is leaving, its size, and the number of its name, 0 if it has not joined."""
 
     state: StateNode
@@ -73,8 +70,7 @@ class _Row:
         return not self.state.initialized, self.state.name
 
 
-@dataclass(slots=True, eq=False)
-class _Join:
+class _Join(msgspec.Struct, eq=False):
     """All that can be joined, by provider id, and the rows that came of it; `twins`: an id is used twice.
 
     `order`: what the rows are sorted by; `name_of_claim`: the names of rows by those of their NodeClaims. `mark`: that
@@ -90,8 +86,7 @@ class _Join:
     mark: object
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NodeRows:
+class NodeRows(msgspec.Struct, frozen=True, eq=False):
     """All rows, column by column. `edits` leads here from the rows with the mark `since`; `mark` stands for these.
 
     `initialized`: how many are of initialized nodes; these come first.
@@ -112,7 +107,7 @@ class NodeRows:
     index: dict[str, int]
     edits: Edits = UNCHANGED
     since: object = None
-    mark: object = field(default_factory=object)
+    mark: object = msgspec.field(default_factory=object)
 
     def edits_since(self, mark: object) -> Edits | None:
         """Return what leads from the rows with a mark to these; None if that is not known."""

@@ -36,23 +36,19 @@ class Counting:
                 continue
             state = self.states[group.id] = GroupState(group, self._salt)
             self._recorders.clear()
-            if not group.host and group.domains is not None:
-                for node in self._removed:
-                    state.forget_node(node)
+            state.forget_nodes(self._removed)
             if self._moving:
                 self._forget_moving(state)
 
     def _forget_moving(self, state: GroupState) -> None:
         """Remove the moving pods from a rule's counts."""
         moving, group = self._moving, state.group
-        based_on = group.based_on
-        near = moving if len(moving) < len(based_on) else [c for c in based_on if c in moving]
-        for cls_id in near:
-            if cls_id in based_on:
-                for node, flags in moving[cls_id]:
-                    # A terminating pod still enforces its anti-affinity but counts nowhere else.
-                    if not flags & (TERMINAL if group.kind == INVERSE else TERMINATING):
-                        state.forget_pod(node)
+        # A terminating pod still enforces its anti-affinity but counts nowhere else.
+        uncounted = TERMINAL if group.kind == INVERSE else TERMINATING
+        for cls_id in moving.keys() & group.based_on:
+            for node, flags in moving[cls_id]:
+                if not flags & uncounted:
+                    state.forget_pod(node)
 
     def recorders_of(self, cls: PodClass) -> Sequence[GroupState]:
         """Return the states that count pods of a class."""
@@ -60,8 +56,8 @@ class Counting:
             return ()
         found = self._recorders.get(cls.id)
         if found is None:
-            near = self._frame.counting.get(cls.id, ())
-            found = [self.states[group.id] for group in near if group.id in self.states]
+            states, near = self.states, self._frame.counting.get(cls.id)
+            found = [states[group.id] for group in near if group.id in states] if near else []
             if cls.info.anti_affinity:
                 owned = self._frame.inverse_owned(cls)
                 found.extend(self.states[group.id] for group in owned if group.id in self.states)

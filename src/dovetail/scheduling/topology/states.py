@@ -3,6 +3,8 @@
 An overlay on a `Group` of `scheduling.topology.groups`: only what this simulation changes is copied.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from dovetail.model.labels.requirements import Requirement
@@ -25,16 +27,18 @@ class GroupState:
         self.extra: dict[int, int] = {}
         self.on_claims: dict[int, int] = {}
 
-    def forget_node(self, node: int) -> None:
-        """Remove a node, and its domain if it was the last of it."""
+    def forget_nodes(self, nodes: Iterable[int]) -> None:
+        """Remove nodes, and each domain that they were all of."""
         group = self.group
-        if group.host or group.domains is None or not group.takes_part(node):
+        if group.host or group.domains is None:
             return
-        place = group.domains.places[node]
-        if place >= 0 and group.nodes_in[place] > 0:
-            if self.nodes_in is group.nodes_in:
-                self.nodes_in = list(group.nodes_in)
-            self.nodes_in[place] -= 1
+        places, there = group.domains.places, group.nodes_in
+        for node in nodes:
+            place = places[node]
+            if place >= 0 and there[place] > 0 and group.takes_part(node):
+                if self.nodes_in is there:
+                    self.nodes_in = list(there)
+                self.nodes_in[place] -= 1
 
     def forget_pod(self, node: int) -> None:
         """Remove a pod that counted on this node."""
@@ -80,7 +84,8 @@ class GroupState:
 
     def at_node(self, node: int) -> int:
         """Return pods counted on a node (host names only)."""
-        return int(self.group.per_node[node]) - self.less.get(node, 0) + self.extra.get(node, 0)
+        count: int = self.group.per_node.item(node)
+        return count - self.less.get(node, 0) + self.extra.get(node, 0)
 
     def present(self, place: int) -> bool:
         """Return whether a domain exists."""
