@@ -61,6 +61,7 @@ class _Context:
         self.several: bool | None = None
         self.simulated: list[tuple[Sequence[NodeFacts], bool, Any]] = []
         self.unready = SimpleNamespace(destination=lambda _: parts.get("unready"))
+        self.foreseen: bool = parts.get("foreseen", False)
         self.bounds = SimpleNamespace(
             replacements_at_least=lambda _: self.least[0][:2], replacement_at_least=self._replacement_at_least
         )
@@ -83,6 +84,9 @@ class _Context:
 
     def index_of(self, _: NodeFacts) -> int:
         return 0
+
+    def foresees_unready(self, _: NodeFacts) -> bool:
+        return self.foreseen
 
     def sources(self, nodes: Sequence[NodeFacts]) -> Any:
         made = [source(facts.name, facts.price // DOLLAR) for facts in nodes]
@@ -194,6 +198,19 @@ def test_pods_without_a_place(homeless: list[Unplaced], waiting: list[Unplaced],
 
 
 # ---------------------------------------------------------------- refusals without a simulation
+
+
+def test_a_foreseen_result_needs_no_simulation() -> None:
+    """One node whose simulation is foreseen is refused without it, unless it is asked in full, or for some types."""
+    context = _Context(foreseen=True, simulation={"list_uninitialized": lambda: (_unplaced("c"),)})
+    assert _told(_cost(context)) == ("uninitialized-destination", {}, False)
+    assert not context.simulated
+    in_full = ("uninitialized-destination", {"pod": "d/c", "pods": 1}, True)
+    assert _told(_cost(context, in_full=True)) == in_full
+    assert _told(_cost(context, launchable=("cheap",))) == in_full
+    assert _told(_cost(context, _node("a"), _node("b"))) == in_full
+    refused = _Context(foreseen=True, required=Fraction(9 * DOLLAR))
+    assert _told(_cost(refused))[0] == "savings-threshold"
 
 
 @pytest.mark.parametrize("count", [1, 2])

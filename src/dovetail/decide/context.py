@@ -26,13 +26,14 @@ from dovetail.decide.gates.budgets import BudgetLedger
 from dovetail.decide.gates.candidates import Chains
 from dovetail.decide.gates.gate_results import GateContext
 from dovetail.decide.gates.haste import Haste
-from dovetail.decide.gates.pool_holds import PoolHolds, Waiting, health_hold
+from dovetail.decide.gates.pool_holds import PoolHolds, Waiting, health_holds
 from dovetail.decide.gates.price import UNPAYABLE, Source, required_of
 from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.outcome import CandidateFigures
 from dovetail.decide.question import Question
 from dovetail.decide.refusals.bounds import Bounds
+from dovetail.decide.refusals.foresight import Foresight
 from dovetail.decide.refusals.launches import Launches
 from dovetail.decide.refusals.planned_room import PlannedRoom
 from dovetail.decide.refusals.standing import StandingRefusals, StandingView
@@ -130,7 +131,7 @@ class RoundContext:
         self.could_save: Mapping[str, Money | None] | None = None
         self.pods_simulated = 0
         self._sources: dict[str, Source] = {}
-        self._simulations: dict[_Simulated, SimulationResult] = {}
+        self._simulations: dict[_Simulated, SimulationResult | None] = {}
         self._results: dict[_Simulated, SimulationResult] = {}
 
     def fork(self) -> RoundContext:
@@ -187,18 +188,7 @@ class RoundContext:
         """Return the pools that are not healthy, and why."""
         if not self.settings.rules.health_limits:
             return {}
-        found: dict[str, GateResult] = {}
-        members: dict[str, list[NodeFacts]] = {}
-        asking = {name for name, policy in self.policies.items() if policy.health is not None}
-        for facts in self.nodes if asking else ():
-            if facts.pool_name in asking and facts.counted:
-                members.setdefault(facts.pool_name, []).append(facts)
-        for pool in self.snapshot.cluster.node_pools:
-            name = pool.metadata.name
-            held = health_hold(pool, self.policies[name].health, members.get(name, ()), self.waiting, self.now)
-            if held is not None:
-                found[name] = held
-        return found
+        return health_holds(self.snapshot.cluster.node_pools, self.policies, self.nodes, self.waiting, self.now)
 
     @cached
     def holds(self) -> PoolHolds:
@@ -266,6 +256,24 @@ class RoundContext:
     def unready(self) -> Unready:
         """Return what is certain to go to nodes that are still starting."""
         return Unready(self.snapshot, self.closed, self._planned)
+
+    @cached
+    def _foresight(self) -> Foresight:
+        return Foresight(self.snapshot, self.closed, self._planned)
+
+    def foresees_unready(self, facts: NodeFacts) -> bool:
+        """Return whether the cost simulation of a node, if not made yet, surely ends at a node that is not initialized.
+
+        Its pods are counted as simulated; `simulate` still makes it on request.
+        """
+        place = self.index_of(facts)
+        key = ((place,), True, ALL_TYPES)
+        made = key in self._simulations or (not self.closed and self.has_simulated(facts))
+        pods = 0 if made else self._foresight.pods_ending_unready(place)
+        if pods:
+            self._simulations[key] = None
+            self.pods_simulated += pods
+        return pods > 0
 
     @property
     def stabilizing(self) -> bool:
@@ -393,24 +401,19 @@ class RoundContext:
         """
         chosen = tuple(map(self.index_of, nodes))
         key = (tuple(sorted(chosen)), for_cost, launchable)
-        if key in self._simulations:
-            return self._simulations[key]
-        if for_cost and not self.closed and (key[0], False, launchable) in self._simulations:
-            return self._simulations[(key[0], False, launchable)]
+        known = self._simulations.get(key)
+        if known is None and for_cost and not self.closed:
+            known = self._simulations.get((key[0], False, launchable))
+        if known is not None:
+            return known
         result = self._results.get(key)
         if result is None:
-            result = self._results[key] = simulate(
-                self.snapshot,
-                chosen,
-                SimulationOptions(
-                    closed=self._closed_nodes if for_cost else (),
-                    new_nodes_max=self.new_nodes_max if for_cost else None,
-                    launchable=launchable,
-                ),
-                self.in_flight.under_way,
-            )
+            closed, most = (self._closed_nodes, self.new_nodes_max) if for_cost else ((), None)
+            options = SimulationOptions(closed=closed, new_nodes_max=most, launchable=launchable)
+            result = self._results[key] = simulate(self.snapshot, chosen, options, self.in_flight.under_way)
+        if key not in self._simulations:
+            self.pods_simulated += result.pods_simulated
         self._simulations[key] = result
-        self.pods_simulated += result.pods_simulated
         return result
 
     def has_simulated(self, facts: NodeFacts) -> bool:

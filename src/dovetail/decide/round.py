@@ -173,7 +173,7 @@ def _alone(context: RoundContext, method: Method, facts: NodeFacts) -> Candidate
         outcome = leaving.alone(context, method, facts)
         why = leaving.why_it_goes(outcome) if isinstance(outcome, Command) else outcome.why
     else:
-        outcome = single_node.unscored(context, facts)
+        outcome = single_node.in_words(context, facts, single_node.unscored(context, facts))
         refusal = score(context, outcome) if isinstance(outcome, Move) else outcome
         why = refusal.why if refusal else "It is worth it."
         outcome = command_of(context, method, outcome) if isinstance(outcome, Move) else outcome

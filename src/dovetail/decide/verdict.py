@@ -146,7 +146,7 @@ def _further(context: RoundContext, run: MethodRun, facts: NodeFacts, *, thoroug
         return within, passed(Gate.SIMULATION, leaving.why_it_goes(outcome))
     if run.method is not Method.SINGLE_NODE and isinstance(outcome, Refusal):
         return within, _refused(outcome)
-    return (within, *_priced(outcome))
+    return (within, *_priced(single_node.in_words(context, facts, outcome)))
 
 
 def _stopped_at(context: RoundContext, run: MethodRun, facts: NodeFacts, *, thorough: bool) -> Gate | None:

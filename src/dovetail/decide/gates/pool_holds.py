@@ -4,7 +4,7 @@ Spec sections 14 and 17. Each rule returns the gate that stops the pool for a re
 them; methods only see that nothing is left. Knows no prices and no simulation. Sits in decide, below budgets.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 
@@ -92,6 +92,25 @@ def health_hold(
         why = f"The health limits of NodePool {name} can't be read ({health.problem}): nothing starts."
         return _stopped(Gate.HEALTH, why, nodePool=name)
     return _not_ready(name, health, nodes) or _pending(pool, health, waiting, now)
+
+
+def health_holds(
+    pools: Sequence[NodePool],
+    policies: Mapping[str, DisruptionPolicy],
+    nodes: Iterable[NodeFacts],
+    waiting: Waiting,
+    now: datetime,
+) -> dict[str, GateResult]:
+    """Return the gate that stops each unhealthy pool, by name."""
+    asking = {name for name, policy in policies.items() if policy.health is not None}
+    members: dict[str, list[NodeFacts]] = {}
+    for facts in nodes if asking else ():
+        if facts.pool_name in asking and facts.counted:
+            members.setdefault(facts.pool_name, []).append(facts)
+    names = [pool.metadata.name for pool in pools]
+    pairs = zip(names, pools, strict=True)
+    held = {name: health_hold(pool, policies[name].health, members.get(name, ()), waiting, now) for name, pool in pairs}
+    return {name: gate for name, gate in held.items() if gate is not None}
 
 
 def _halted(name: str, halt: Halt) -> GateResult:

@@ -7,6 +7,7 @@ which order. Sits in decide, above price and balanced, below the methods.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -29,6 +30,13 @@ from dovetail.scheduling.entries import ALL_TYPES
 from dovetail.scheduling.explain import explain_uninitialized
 from dovetail.scheduling.pods.requests import uses_resource_claims
 from dovetail.scheduling.result import NewNode, SimulationResult, Unplaced
+
+FORESEEN: Final = Refusal(
+    gate=Gate.UNINITIALIZED_DESTINATION,
+    why="One of its pods would go to a node that is not initialized yet.",
+    simulated=False,
+)
+"""A simulation would refuse the node at this gate; `single_node.judge_in_full` runs it, for its words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +63,8 @@ def cost_move(
         hopeless = _hopeless_alone(context, nodes[0]) if len(nodes) == 1 else _hopeless(context, nodes)
     if hopeless:
         return hopeless
+    if len(nodes) == 1 and not in_full and not launchable and context.foresees_unready(nodes[0]):
+        return FORESEEN
     sources = context.sources(nodes)
     types = context.snapshot.frame.machines.named(launchable) if launchable else ALL_TYPES
     simulation = context.simulate(nodes, for_cost=True, launchable=types)

@@ -12,7 +12,7 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates import balanced
 from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods.method import MethodRun, with_budget
-from dovetail.decide.methods.moves import Move, command_of, cost_move, score
+from dovetail.decide.methods.moves import FORESEEN, Move, command_of, cost_move, score
 from dovetail.decide.waste import as_waste
 from dovetail.model.command import Method
 
@@ -66,6 +66,11 @@ def judge_in_full(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
     if isinstance(outcome, Refusal):
         outcome = as_waste(context, facts, outcome)
     return outcome if isinstance(outcome, Refusal) else replace(known, simulated=True)
+
+
+def in_words(context: RoundContext, facts: NodeFacts, outcome: Move | Refusal) -> Move | Refusal:
+    """Return what was judged about one node, with the words of its simulation if this was only foreseen."""
+    return judge_in_full(context, facts) if outcome is FORESEEN else outcome
 
 
 def _judge(context: RoundContext, facts: NodeFacts) -> Move | Refusal:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.launch.machines import Amounts
+from dovetail.scheduling.pods.classes import PodClass
 from dovetail.scheduling.snapshot import Snapshot
 from dovetail.scheduling.under_way import Settled
 
@@ -29,6 +30,20 @@ class PlannedRoom:
     def unplanned(self) -> Sequence[Entry]:
         """Return the pods of leaving nodes without a planned place."""
         return self._snapshot.leaving_entries if self._settled is None else self._settled.unsettled
+
+    @property
+    def waiting(self) -> Sequence[Entry]:
+        """Return the pods that waited for a node before and may still go anywhere."""
+        return self._snapshot.queued
+
+    def room_before(self, _cls: PodClass) -> Amounts | None:
+        """Return the free resources of every node when pods of a class are placed; None if they are not certain."""
+        return self.room
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether simulations start with the pods of leaving nodes in these places."""
+        return self._settled is not None or not self._snapshot.leaving
 
     def row(self, node: int) -> list[int]:
         """Return a node's free resources as plain numbers; don't modify them."""

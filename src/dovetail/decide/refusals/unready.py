@@ -65,6 +65,26 @@ class Unready:
                     return found
         return None
 
+    def precedes_launches(self, node: int) -> bool:
+        """Return whether a pod of the node goes to a starting node before any of its pods needs a new one.
+
+        Pods of every kind that come before it must have room on a starting node.
+        """
+        known, landing = self._takers, None
+        for alike in self._snapshot.movers(node).alike if self.any and node not in self._planned.nodes else ():
+            first = alike[0]
+            if landing is not None and landing < first.key:
+                break
+            takers = known[first.mark] if first.mark in known else self._takers_of(first.cls, exempt=first.exempt)
+            if takers is None or takers.filled is not False:
+                return False
+            taken = takers.fit
+            if node in takers.nodes:
+                taken = sum([count for ready, count in takers.ready if ready != node])
+            if taken < len(alike) and (landing is None or alike[taken].key < landing):
+                landing = alike[taken].key
+        return landing is not None
+
     def _lands_on(self, takers: _Takers, alike: Sequence[Entry], gone: Collection[int]) -> tuple[Pod, str] | None:
         taken, late, filled = takers.fit, takers.late, takers.filled
         if not takers.nodes.isdisjoint(gone):
@@ -84,8 +104,8 @@ class Unready:
         return found
 
     def _find(self, cls: PodClass, *, exempt: bool) -> _Takers | None:
-        variant = self._snapshot.frame.first(cls)
-        if not variant.simple:
+        variant, room = self._snapshot.frame.first(cls), self._planned.room_before(cls)
+        if not variant.simple or room is None:
             return None
         first, need = self._snapshot.initialized, cls.info.need
         mask = variant.mask
@@ -93,7 +113,7 @@ class Unready:
             mask = mask.copy()
             mask[self._closed] = False
         for column, amount in need if self._planned.nodes else ():
-            mask = mask & (self._planned.room[:, column] >= amount)
+            mask = mask & (room[:, column] >= amount)
         late = mask[first:].nonzero()[0]
         if not len(late):
             return None
@@ -151,7 +171,7 @@ class Unready:
         These are the pods that were waiting before; in the profile karpenter-1.15, also those of leaving nodes.
         """
         leaving = self._planned.unplanned if self._snapshot.settings.rules.others_pods_count else ()
-        return sorted((*self._snapshot.queued, *leaving), key=lambda entry: entry.key)
+        return sorted((*self._planned.waiting, *leaving), key=lambda entry: entry.key)
 
     @cached
     def _taken(self) -> list[dict[int, int]]:
