@@ -19,8 +19,9 @@ from dovetail.model.objects import (
     Taint,
     TopologySpreadConstraint,
 )
+from dovetail.sim.world.placement.columns import FEW
 from dovetail.sim.world.placement.nodetable import NodeTable
-from dovetail.sim.world.placement.scores import FEW, NodeScores
+from dovetail.sim.world.placement.scores import NodeScores
 from dovetail.sim.world.placement.shapes import PodShape, shape_of
 from tests.support.node_tables import change
 
@@ -82,7 +83,7 @@ def test_few_nodes_are_scored_as_many_are(seed: int) -> None:
         rows = np.array(sorted(dice.sample(sorted(table.rows.values()), min(len(table.rows), dice.randint(2, FEW)))))
         many = scores.of_many(pod, rows, columns)
         assert scores.of_few(pod, rows.tolist(), columns) == many.tolist(), step
-        assert scores.best(pod, rows, columns) == [
+        assert scores.best_of_few(pod, rows.tolist(), columns) == [
             row for row in rows.tolist() if many[list(rows).index(row)] == max(many)
         ]
         seen.update(many.tolist())

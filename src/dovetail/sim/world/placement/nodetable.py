@@ -322,7 +322,10 @@ class NodeTable:
                 (shape.scoring_cpu, shape.scoring_memory),
             )
             stale = list(self.rows.values())
-        elif found.seen_room == len(self.room_log) and found.seen == len(self.log):
+        elif found.seen == len(self.log) and len(self.room_log) - found.seen_room <= 1:
+            if found.seen_room < len(self.room_log):  # as usual: the last pod of its kind was bound
+                found.seen_room = len(self.room_log)
+                self._open_rows(shape, found, self.room_log[-1:])
             return found
         else:
             stale = self.log[found.seen :] + self.room_log[found.seen_room :]
@@ -332,7 +335,7 @@ class NodeTable:
         self._look_again(found.terms, shape)
         if len(stale) > _MANY_ROWS:
             found.open = self.open_to(shape, found)
-            found.rows = None
+            found.rows = found.few = None
             found.scored.clear()
         else:
             self._open_rows(shape, found, dict.fromkeys(stale))
@@ -374,8 +377,7 @@ class NodeTable:
                     is_open = False
                     break
             if is_open != columns.open.item(row):
-                columns.open[row] = is_open
-                columns.rows = None
+                columns.set_open(row, is_open=is_open)
 
     def open_to(self, shape: PodShape, columns: ShapeColumns) -> Bools:
         """Return for each row whether the node fits, admits a pod of this shape and has room for it."""
