@@ -50,14 +50,14 @@ class Provisioner:
         self.on_nominated: Callable[[], None] = lambda: None
         self._view = KarpenterView(store)
         self._previous: Snapshot | None = None
-        self._waiting: dict[str, None] = {}
+        self._waiting: set[str] = set()
         self._waiting_nodes: dict[str, None] = {}
         self._leaving: dict[str, None] = {}
         self._heard = 0
         self._since = -1
         self._last = -1
-        self._unplaced: dict[str, None] = {}
-        self._unlaunched: dict[str, None] = {}
+        self._unplaced: set[str] = set()
+        self._unlaunched: set[str] = set()
         store.listen(self._view.note)
         store.listen(self._on_node_change, "Node")
         store.listen_to_moves(_keeping(self._unplaced, lambda item: isinstance(item, Pod) and not item.spec.node_name))
@@ -70,11 +70,8 @@ class Provisioner:
 
     def trigger(self, keys: Iterable[str]) -> None:
         """Start a batch for pods that found no place, or keep the open one open."""
-        before, coming = len(self._waiting), dict.fromkeys(keys)
-        if before:
-            self._waiting.update(coming)
-        else:
-            self._waiting = coming
+        before = len(self._waiting)
+        self._waiting.update(keys)
         if len(self._waiting) > before:
             self._begin()
 
@@ -104,8 +101,8 @@ class Provisioner:
             self.clock.after(IDLE, self._close)  # Karpenter does not look before it knows what its last launches became
             return
         waiting, nodes = self._waiting, self._waiting_nodes
-        self._waiting, self._waiting_nodes, self._since, self._heard = {}, {}, -1, 0
-        left = self._without_place(waiting)
+        self._waiting, self._waiting_nodes, self._since, self._heard = set(), {}, -1, 0
+        left = waiting & self._unplaced
         if left or any(self._has_movable(name) for name in nodes):
             self._run()
         if left:
@@ -116,11 +113,8 @@ class Provisioner:
     def _has_movable(self, node: str) -> bool:
         return any(pod.metadata.deletion_timestamp is None for pod in self.store.pods_on.get(node, {}).values())
 
-    def _without_place(self, keys: Iterable[str]) -> list[str]:
-        return list(filter(self._unplaced.__contains__, keys))
-
-    def _ask_again(self, keys: Iterable[str]) -> None:
-        self.trigger(self._without_place(keys))
+    def _ask_again(self, keys: set[str]) -> None:
+        self.trigger(keys & self._unplaced)
 
     # ------------------------------------------------------------ placing
 
@@ -199,15 +193,15 @@ class Provisioner:
                 return name
 
 
-def _keeping(found: dict[str, None], waits: Callable[[AnyObject], bool]) -> Listener:
+def _keeping(found: set[str], waits: Callable[[AnyObject], bool]) -> Listener:
     """Return a listener that keeps the keys of objects that wait for something and are not being deleted."""
 
     def listen(change: Change) -> None:
         item = change.new
         if item is not None and item.metadata.deletion_timestamp is None and waits(item):
-            found[change.key] = None
+            found.add(change.key)
         else:
-            found.pop(change.key, None)
+            found.discard(change.key)
 
     return listen
 

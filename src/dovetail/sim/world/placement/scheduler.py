@@ -127,12 +127,11 @@ class Scheduler:
                 continue
             row = self.choice.pick(shape)
             if row < 0:
-                self._fail(key, pod)
+                self._note_failure(key, pod)
                 if self.choice.is_plain(shape):
                     hopeless.add(shape.kind)  # rooms only shrink until the next try
             else:
                 self._bind(key, pod, self.table.name_of(row))
-                self.stuck.drop(key)
         if self.stuck:
             self.on_still_stuck(self.stuck)
 
@@ -197,8 +196,13 @@ class Scheduler:
 
     def _fail(self, key: str, pod: Pod) -> None:
         self.stuck.add(key, self.shapes.of(key, pod))
-        if not any(entry.type == "PodScheduled" and entry.status == "False" for entry in pod.status.conditions):
-            self.store.put(pod, key, status=replace(pod.status, conditions=self._scheduled("False")))
+        self._note_failure(key, pod)
+
+    def _note_failure(self, key: str, pod: Pod) -> None:
+        for entry in pod.status.conditions:
+            if entry.type == "PodScheduled" and entry.status == "False":
+                return
+        self.store.put(pod, key, status=replace(pod.status, conditions=self._scheduled("False")))
 
     def _scheduled(self, status: str) -> tuple[Condition, ...]:
         """Return the condition of a pod that is or isn't scheduled now; thousands may share one."""
