@@ -91,6 +91,24 @@ def test_few_nodes_are_scored_as_many_are(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
+def test_the_list_of_few_open_nodes_follows_what_changes(seed: int) -> None:
+    """The list holds the rows that are open now, and their scores, with what is kept for that list, are right."""
+    dice, table, seen = Random(seed), NodeTable(), 0
+    scores = NodeScores(table)
+    for step in range(500):
+        change(table, step, dice, node, SHAPES)
+        for pod in SHAPES:
+            columns = table.columns(pod)
+            rows = columns.open.nonzero()[0]
+            assert columns.open_rows().tolist() == rows.tolist(), step
+            assert columns.few == (rows.tolist() if len(rows) <= FEW else None), step
+            if columns.few:
+                seen += 1
+                assert scores.of_few(pod, columns.few, columns) == scores.of_many(pod, rows, columns).tolist(), step
+    assert seen > 200
+
+
+@pytest.mark.parametrize("seed", range(4))
 def test_scores_hold_however_much_changed_since_the_last_look(seed: int) -> None:
     """Few changes or many, what was scored and shunned before is not taken for what is true now."""
     dice, table = Random(seed), NodeTable()

@@ -5,7 +5,7 @@ Each array has one number per row of `sim.world.placement.nodetable`, which keep
 
 from array import array
 from bisect import insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -99,7 +99,8 @@ class ShapeColumns:
 
     `open`: the node fits, admits the pod and has room for it. `requests` and `scoring`: CPU and memory of one pod.
     `seen` and `seen_room`: how far the table's logs have been followed. `rows` and `few`: the open rows, if they are
-    known; the list only if they are few. `scored`: what resources alone count for, by row, as far as asked.
+    known; the list only if they are few. `scored`: what resources alone count for, by row, as far as asked. `standing`:
+    by label key, the domains of the rows in a list (which must be that very list) and how many there are.
     """
 
     terms: NodeTerms
@@ -111,6 +112,7 @@ class ShapeColumns:
     seen: int = 0
     seen_room: int = 0
     scored: dict[int, int] = field(default_factory=dict)
+    standing: dict[str, tuple[Sequence[int], list[int], int]] = field(default_factory=dict)
 
     def open_rows(self) -> Ints:
         """Return the rows of the open nodes, in order; `few` lists them from then on, if they are few."""
@@ -124,6 +126,7 @@ class ShapeColumns:
         """Open a row that was closed, or close one that was open."""
         self.open[row] = is_open
         self.rows = None
+        self.standing.clear()
         few = self.few
         if few is None:
             return

@@ -42,6 +42,7 @@ class Scheduler:
         self.waiting: dict[str, None] = {}
         self.stuck = Stuck()
         self._tried: set[str] = set()
+        self._settled_at: tuple[int, int] | None = None  # the state of the table when all that was stuck had no place
         self._has_priorities = False
         self._cycle_asked = False
         self._retry_asked = False
@@ -117,6 +118,25 @@ class Scheduler:
 
     def _retry_shapes(self) -> None:
         """Try what is stuck again, as a cycle would, but only the first of each queue that finds no place."""
+        if self._may_find_place():
+            self._try_stuck()
+            self._settled_at = self.table.mark()
+        if self.stuck:
+            self.on_still_stuck(self.stuck)
+
+    def _may_find_place(self) -> bool:
+        """Return False if no node that changed since the last try takes any pod that is stuck.
+
+        Most nodes that change are such: they joined but are not ready, or lose their pods because they leave.
+        """
+        return (
+            self._settled_at is None
+            or bool(self.shapes.with_apart)
+            or self.stuck.looks_at_pods
+            or self.table.may_have_opened(self._settled_at, self.stuck.kinds())
+        )
+
+    def _try_stuck(self) -> None:
         hopeless: set[bytes] = set()
         for key, shape in self.stuck.tries(by_shape=bool(self.shapes.with_apart)):
             if shape.kind in hopeless:
@@ -132,8 +152,6 @@ class Scheduler:
                     hopeless.add(shape.kind)  # rooms only shrink until the next try
             else:
                 self._bind(key, pod, self.table.name_of(row))
-        if self.stuck:
-            self.on_still_stuck(self.stuck)
 
     # ------------------------------------------------------------ one cycle
 

@@ -8,6 +8,7 @@ compares both ways. Doesn't draw among equals; `sim.world.placement.node_choice`
 
 import math
 from collections.abc import Sequence
+from operator import add
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -61,6 +62,8 @@ class NodeScores:
             return self.best(shape, np.array(rows), columns)
         scores = self.of_few(shape, rows, columns)
         high = max(scores)
+        if scores.count(high) == 1:
+            return [rows[scores.index(high)]]
         return [row for row, score in zip(rows, scores, strict=True) if score == high]
 
     def _soft_constraints(self, shape: PodShape) -> list[_Soft]:
@@ -94,11 +97,11 @@ class NodeScores:
             if score is None:
                 score = scored[row] = self._score_of_resources(row, columns)
             scores.append(score)
-        terms = columns.terms
-        shunned = [terms.shunned.item(row) for row in rows] if terms.shuns else []
-        worst = max(shunned, default=0)
-        if worst:
-            scores = [score + 3 * (100 - taints * 100 // worst) for score, taints in zip(scores, shunned, strict=True)]
+        if columns.terms.shuns:
+            shunned = [columns.terms.shunned.item(row) for row in rows]
+            worst = max(shunned)
+            if worst:
+                scores = [s + 3 * (100 - taints * 100 // worst) for s, taints in zip(scores, shunned, strict=True)]
         spread = self._spread_of_few(shape, rows, columns)
         return [score + 2 * more for score, more in zip(scores, spread, strict=True)] if spread else scores
 
@@ -124,18 +127,22 @@ class NodeScores:
             return None
         raw, ignored = [0.0] * len(rows), set[int]()
         for key, max_skew, group, topology in constraints:
-            domain, rest = topology.domains.cells, max_skew - 1
-            here = [domain[row] for row in rows]
+            standing = columns.standing.get(key)
+            if standing is None or standing[0] is not rows:
+                standing = columns.standing[key] = _standing(rows, key, topology)
+            _, here, domains = standing
+            factor, rest = _FACTORS[domains], max_skew - 1
             if key == names.HOSTNAME:
-                counts, factor = [group.counts_active.cells[row] for row in rows], _FACTORS[len(rows)]
+                active = group.counts_active.cells
+                more = [active[row] * factor + rest for row in rows]
             else:
                 sums = self.table.active_in_domains(group, key, columns)
-                counts, factor = [sums.get(number, 0) for number in here], _FACTORS[len({*here} - _NO_DOMAIN)]
-            for at, number in enumerate(here):
-                if number >= 0:
-                    raw[at] += counts[at] * factor + rest
-            if shape.spread and -1 in here:
-                ignored.update(at for at, number in enumerate(here) if number < 0)
+                more = [sums.get(number, 0) * factor + rest for number in here]
+            if -1 in here:
+                more = [0.0 if number < 0 else amount for number, amount in zip(here, more, strict=True)]
+                if shape.spread:
+                    ignored.update(at for at, number in enumerate(here) if number < 0)
+            raw = list(map(add, raw, more))
         rounded = [math.floor(amount + 0.5) for amount in raw]
         if not ignored:
             high, low = max(rounded), min(rounded)
@@ -218,6 +225,13 @@ class NodeScores:
             return np.zeros(len(rows), np.int64)
         scores: Ints = (raw - low) * 100 // (high - low)
         return scores
+
+
+def _standing(rows: Sequence[int], key: str, topology: Topology) -> tuple[Sequence[int], list[int], int]:
+    """Return the domain of each row under a label key, and how many domains there are; every host name is one."""
+    domain = topology.domains.cells
+    here = [domain[row] for row in rows]
+    return rows, here, len(rows) if key == names.HOSTNAME else len({*here} - _NO_DOMAIN)
 
 
 def _apart(cpu: float, memory: float) -> float:

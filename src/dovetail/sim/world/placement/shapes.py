@@ -223,6 +223,15 @@ class Stuck:
         self._by_kind.clear()
         self._looking_at_pods.clear()
 
+    @property
+    def looks_at_pods(self) -> bool:
+        """Return whether other pods have a say in where one of them may go."""
+        return bool(self._looking_at_pods)
+
+    def kinds(self) -> Iterator[PodShape]:
+        """Yield a shape of each kind."""
+        return (next(iter(queue.values()))[1] for queue in self._by_kind.values())
+
     def added_after(self, number: int) -> Collection[str]:
         """Return the pods that were added when so many had been added before."""
         if not number:
