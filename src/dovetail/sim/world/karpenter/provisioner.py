@@ -8,14 +8,14 @@ there. Nodes that pods are sent to are nominated for twenty seconds.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace as change_settings
-from typing import Final
+from typing import Final, cast
 
 from msgspec.structs import replace
 
 from dovetail.lifecycle.commands.records import DOVETAIL, is_tainted
 from dovetail.model import names
 from dovetail.model.command import Replacement
-from dovetail.model.objects import AnyObject, Node, NodeClaim, Pod
+from dovetail.model.objects import Node, NodeClaim, Pod
 from dovetail.model.settings import KARPENTER_1_15
 from dovetail.scheduling.place import place
 from dovetail.scheduling.result import NewNode
@@ -26,7 +26,7 @@ from dovetail.sim.world.cloud import Cloud
 from dovetail.sim.world.karpenter.lifetimes import Karpenter
 from dovetail.sim.world.karpenter.view import KarpenterView
 from dovetail.sim.world.placement.shapes import Stuck
-from dovetail.sim.world.store import Change, Listener, WorldStore
+from dovetail.sim.world.store import Change, WorldStore
 
 IDLE: Final = SECOND
 LONGEST: Final = 10 * SECOND
@@ -57,14 +57,12 @@ class Provisioner:
         self._since = -1
         self._last = -1
         self._unplaced: set[str] = set()
+        self._all_wait = False  # every pod without a place is in the open batch
         self._unlaunched: set[str] = set()
         store.listen(self._view.note)
         store.listen(self._on_node_change, "Node")
-        store.listen_to_moves(_keeping(self._unplaced, lambda item: isinstance(item, Pod) and not item.spec.node_name))
-        store.listen(
-            _keeping(self._unlaunched, lambda item: isinstance(item, NodeClaim) and not item.status.provider_id),
-            "NodeClaim",
-        )
+        store.listen_to_moves(self._on_pod_change)
+        store.listen(self._on_claim_change, "NodeClaim")
 
     # ------------------------------------------------------------ the batch
 
@@ -79,6 +77,7 @@ class Provisioner:
         """Start a batch for all that are still stuck, or keep it open; those of this batch are known already."""
         after, self._heard = self._heard, stuck.number
         self.trigger(stuck.added_after(after))
+        self._all_wait = len(stuck) == len(self._unplaced)
 
     def _trigger_node(self, name: str) -> None:
         """Include the pods of a draining node, again every ten seconds while it drains."""
@@ -100,9 +99,9 @@ class Provisioner:
         if self._unlaunched:
             self.clock.after(IDLE, self._close)  # Karpenter does not look before it knows what its last launches became
             return
-        waiting, nodes = self._waiting, self._waiting_nodes
-        self._waiting, self._waiting_nodes, self._since, self._heard = set(), {}, -1, 0
-        left = waiting & self._unplaced
+        left = self._unplaced.copy() if self._all_wait else self._waiting & self._unplaced
+        nodes = self._waiting_nodes
+        self._waiting, self._waiting_nodes, self._all_wait, self._since, self._heard = set(), {}, False, -1, 0
         if left or any(self._has_movable(name) for name in nodes):
             self._run()
         if left:
@@ -114,7 +113,23 @@ class Provisioner:
         return any(pod.metadata.deletion_timestamp is None for pod in self.store.pods_on.get(node, {}).values())
 
     def _ask_again(self, keys: set[str]) -> None:
-        self.trigger(keys & self._unplaced)
+        if not self._all_wait:
+            self.trigger(keys & self._unplaced)
+
+    def _on_pod_change(self, change: Change) -> None:
+        pod = cast("Pod | None", change.new)
+        if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
+            self._unplaced.discard(change.key)
+        elif change.key not in self._unplaced:
+            self._unplaced.add(change.key)
+            self._all_wait = False
+
+    def _on_claim_change(self, change: Change) -> None:
+        claim = cast("NodeClaim | None", change.new)
+        if claim is None or claim.status.provider_id or claim.metadata.deletion_timestamp is not None:
+            self._unlaunched.discard(change.key)
+        else:
+            self._unlaunched.add(change.key)
 
     # ------------------------------------------------------------ placing
 
@@ -191,19 +206,6 @@ class Provisioner:
             name = f"{pool}-{''.join(dice.choice(_LETTERS) for _ in range(5))}"
             if name not in self.store.claims and name not in self.store.nodes:
                 return name
-
-
-def _keeping(found: set[str], waits: Callable[[AnyObject], bool]) -> Listener:
-    """Return a listener that keeps the keys of objects that wait for something and are not being deleted."""
-
-    def listen(change: Change) -> None:
-        item = change.new
-        if item is not None and item.metadata.deletion_timestamp is None and waits(item):
-            found.add(change.key)
-        else:
-            found.discard(change.key)
-
-    return listen
 
 
 def is_emptied(node: Node) -> bool:
