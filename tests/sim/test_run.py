@@ -1,4 +1,4 @@
-"""Runs one after the other: a world that is over is gone."""
+"""Whole runs: a world that is over is gone, and what its provisioner keeps is what it would count."""
 
 import gc
 import weakref
@@ -7,6 +7,7 @@ import pytest
 
 from dovetail.sim.run import run_scenario
 from dovetail.sim.scenarios.scenario import load_scenario
+from dovetail.sim.world.karpenter.provisioner import Provisioner
 from dovetail.sim.world.world import World
 
 MINUTE = 60 * 10**9
@@ -35,3 +36,22 @@ def test_nothing_of_a_world_is_left_when_its_run_ends(policy: str, monkeypatch: 
     assert result.nodes_at_end
     assert len(kept) > 6
     assert not [ref() for ref in kept if ref() is not None]
+
+
+def test_pods_that_wait_are_in_the_batch_if_the_provisioner_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While `_all_wait` is set, no pod without a place is missing from the open batch, and the others are placed."""
+    seen = set[bool]()
+
+    def checked(provisioner: Provisioner) -> None:
+        without = {key for key, pod in provisioner.store.pods.items() if not pod.spec.node_name}
+        without -= {key for key in without if provisioner.store.pods[key].metadata.deletion_timestamp is not None}
+        assert provisioner._unplaced == without
+        assert not provisioner._all_wait or provisioner._waiting >= without
+        seen.add(provisioner._all_wait)
+        close(provisioner)
+
+    close = Provisioner._close
+    monkeypatch.setattr(Provisioner, "_close", checked)
+    scenario = load_scenario("issue-7146")
+    run_scenario(scenario, next(iter(scenario.policies)), until=60 * MINUTE)
+    assert seen == {True, False}
