@@ -4,6 +4,7 @@ from random import Random
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from dovetail.model import names
 from dovetail.model.objects import (
@@ -28,6 +29,7 @@ from dovetail.sim.world.placement.shapes import PodShape, shape_of
 from tests.support.node_tables import change
 
 CLOSED = Taint(key="closed", effect="NoSchedule")
+LOCKED = Taint(key="locked", effect="NoSchedule")
 
 
 def shape(cpu: str, *, zone: str = "", tolerates: bool = False, gpu: str = "") -> PodShape:
@@ -86,6 +88,25 @@ def test_open_rows_equal_a_count_of_everything(seed: int) -> None:
                 assert np.array_equal(kept.terms.admitted, counted.terms.admitted), (step, at)
     assert any(table.columns(pod).open.any() for pod in SHAPES)
     assert len(table.rows) > 16
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_node_that_may_have_opened_is_not_missed(seed: int) -> None:
+    """If a row opened to a shape since a mark, the table says so; if only closed nodes changed, it says that too."""
+    dice, table, answers = Random(seed), NodeTable(), set[bool]()
+    for step in range(300):
+        before = [set(table.columns(pod).open_rows().tolist()) for pod in SHAPES]
+        mark = table.mark()
+        for part in range(dice.randint(1, 3)):
+            change(table, 10 * step + part, dice, node, SHAPES)
+        for pod, known in zip(SHAPES, before, strict=True):
+            answer = table.may_have_opened(mark, (pod,))
+            answers.add(answer)
+            assert answer or known.issuperset(table.columns(pod).open_rows().tolist()), step
+        mark = table.mark()
+        table.set_node(replace(node(f"joining-{step}", dice), spec=NodeSpec(taints=(CLOSED, LOCKED))))
+        assert not table.may_have_opened(mark, SHAPES)
+    assert answers == {True, False}
 
 
 def test_open_means_fits_admits_and_has_room() -> None:

@@ -19,8 +19,9 @@ from dovetail.model.objects import (
     Taint,
     TopologySpreadConstraint,
 )
+from dovetail.sim.world.placement.columns import FEW
 from dovetail.sim.world.placement.nodetable import NodeTable
-from dovetail.sim.world.placement.scores import FEW, NodeScores
+from dovetail.sim.world.placement.scores import NodeScores
 from dovetail.sim.world.placement.shapes import PodShape, shape_of
 from tests.support.node_tables import change
 
@@ -82,11 +83,29 @@ def test_few_nodes_are_scored_as_many_are(seed: int) -> None:
         rows = np.array(sorted(dice.sample(sorted(table.rows.values()), min(len(table.rows), dice.randint(2, FEW)))))
         many = scores.of_many(pod, rows, columns)
         assert scores.of_few(pod, rows.tolist(), columns) == many.tolist(), step
-        assert scores.best(pod, rows, columns) == [
+        assert scores.best_of_few(pod, rows.tolist(), columns) == [
             row for row in rows.tolist() if many[list(rows).index(row)] == max(many)
         ]
         seen.update(many.tolist())
     assert len(seen) > 50
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_list_of_few_open_nodes_follows_what_changes(seed: int) -> None:
+    """The list holds the rows that are open now, and their scores, with what is kept for that list, are right."""
+    dice, table, seen = Random(seed), NodeTable(), 0
+    scores = NodeScores(table)
+    for step in range(500):
+        change(table, step, dice, node, SHAPES)
+        for pod in SHAPES:
+            columns = table.columns(pod)
+            rows = columns.open.nonzero()[0]
+            assert columns.open_rows().tolist() == rows.tolist(), step
+            assert columns.few == (rows.tolist() if len(rows) <= FEW else None), step
+            if columns.few:
+                seen += 1
+                assert scores.of_few(pod, columns.few, columns) == scores.of_many(pod, rows, columns).tolist(), step
+    assert seen > 200
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -152,7 +152,7 @@ class Recorder:
     # ------------------------------------------------------------ listening
 
     def _at(self) -> float:
-        return self.world.now / SECOND
+        return self.world.clock.now / SECOND
 
     def _on_claim_change(self, change: Change) -> None:
         """Note a machine that was launched or marked to go."""

@@ -46,14 +46,17 @@ class Clock:
 
     def at(self, due: int, action: Callable[..., None], *arguments: Any) -> Alarm:
         """Schedule an action at a time; one in the past happens now."""
-        timer = Alarm(max(due, self.now), action, arguments)
-        self._asked += 1
-        heapq.heappush(self._queue, (timer.due, self._asked, timer))
-        return timer
+        return self._add(max(due, self.now), action, arguments)
 
     def after(self, delay: int, action: Callable[..., None], *arguments: Any) -> Alarm:
         """Schedule an action some nanoseconds from now."""
-        return self.at(self.now + delay, action, *arguments)
+        return self._add(self.now + max(delay, 0), action, arguments)
+
+    def _add(self, due: int, action: Callable[..., None], arguments: tuple[Any, ...]) -> Alarm:
+        timer = Alarm(due, action, arguments)
+        self._asked += 1
+        heapq.heappush(self._queue, (due, self._asked, timer))
+        return timer
 
     def instant(self) -> datetime:
         """Return the time as objects carry it."""

@@ -108,8 +108,10 @@ class Evictions:
         if not self._watched:
             return
         pod = cast("Pod", change.new or change.old)
+        healthy = None if change.new is None else _health(pod)
         for name in self.guards_of(change.key, pod):
-            if self._count(name, change.key, pod, gone=change.new is None):
+            if self._watched[name].healthy.get(change.key) is not healthy:
+                self._count(name, change.key, pod, healthy)
                 self._write(name)
 
     def _on_owner_change(self, change: Change) -> None:
@@ -140,28 +142,25 @@ class Evictions:
             self._watched[key] = _Watched()
             for name, pod in self.store.pods.items():
                 if key in self.guards_of(name, pod):
-                    self._count(key, name, pod)
+                    self._count(key, name, pod, _health(pod))
             self._write(key)
 
     def _forget_guards(self) -> None:
         self._guards.clear()
         self._index = None
 
-    def _count(self, name: str, key: str, pod: Pod, *, gone: bool = False) -> bool:
-        """Count a pod as it is now, or as it was when it went; return whether that changes anything for its budget."""
+    def _count(self, name: str, key: str, pod: Pod, healthy: bool | None) -> None:
+        """Count a pod as it is now; None: not any more, it went or ended."""
         watched = self._watched[name]
         was = watched.healthy.get(key)
-        if gone or is_terminal(pod):
+        if healthy is None:
             if was is not None:
                 del watched.healthy[key]
                 watched.fit -= was
                 owner = _owner(pod)
                 watched.owners[owner] = watched.owners.get(owner, 1) - 1
                 watched.expected = None
-            return was is not None
-        healthy = is_healthy(pod)
-        if healthy is was:
-            return False
+            return
         if was is None:
             owner = _owner(pod)
             self._of_owner.setdefault(owner, {})[name] = None
@@ -169,7 +168,6 @@ class Evictions:
             watched.expected = None
         watched.fit += healthy - bool(was)
         watched.healthy[key] = healthy
-        return True
 
     def _expected(self, watched: _Watched) -> int:
         """Return how many pods there should be: what owners ask for, and every pod without one."""
@@ -199,6 +197,11 @@ class Evictions:
         )
         if status != budget.status:
             self.store.put(budget, name, status=status)
+
+
+def _health(pod: Pod) -> bool | None:
+    """Return whether a pod counts as healthy; None if it has ended and counts no more."""
+    return None if is_terminal(pod) else is_healthy(pod)
 
 
 def _owner(pod: Pod) -> str:

@@ -7,7 +7,7 @@ act later. Most changes of pods are of their conditions only; listeners that ask
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,7 +36,6 @@ class Change(Struct, frozen=True, gc=False):
 
 
 Listener = Callable[[Change], None]
-_INDEXED: Final = frozenset({"Pod", "NodeClaim", "Node"})
 KIND_OF: dict[type, str] = {kind: name for name, kind in KINDS.items()}
 
 
@@ -97,20 +96,21 @@ class WorldStore:
 
         `key`: its key, if known; a dozen indexes find the very string that they hold sooner than another like it.
         """
-        self.versions += 1
+        self.versions = version = self.versions + 1
         known = item.metadata
-        metadata = replace(known, resource_version=str(self.versions), uid=known.uid or self.new_uid())
+        metadata = replace(known, resource_version=str(version), uid=known.uid or self.new_uid())
         new = replace(item, metadata=metadata, **changes)
         kind = KIND_OF[type(item)]
         key = key or key_of(known)
         items = self.by_kind[kind]
         old = items.get(key)
         items[key] = new
-        listeners = self._listeners[kind]
-        if kind in _INDEXED:
+        if kind == "Pod":
+            self._index_pod(key, old, new)  # type: ignore[arg-type]
+            listeners = self._listeners[kind] if is_move(old, new) else self._of_every_pod  # type: ignore[arg-type]
+        else:
             self._index(kind, key, old, new)
-            if kind == "Pod" and not is_move(old, new):  # type: ignore[arg-type]
-                listeners = self._of_every_pod
+            listeners = self._listeners[kind]
         change = Change(kind, key, old, new)
         for listener in listeners:
             listener(change)
@@ -127,17 +127,20 @@ class WorldStore:
                 listener(change)
         return old
 
+    def _index_pod(self, key: str, old: Pod | None, new: Pod | None) -> None:
+        before = old.spec.node_name if old is not None else ""
+        after = new.spec.node_name if new is not None else ""
+        if before and before != after:
+            self.pods_on.get(before, {}).pop(key, None)
+        if new is not None and after:
+            there = self.pods_on.get(after)
+            if there is None:
+                there = self.pods_on[after] = {}
+            there[key] = new
+
     def _index(self, kind: str, key: str, old: Any, new: Any) -> None:
         if kind == "Pod":
-            before = old.spec.node_name if old is not None else ""
-            after = new.spec.node_name if new is not None else ""
-            if before and before != after:
-                self.pods_on.get(before, {}).pop(key, None)
-            if after:
-                there = self.pods_on.get(after)
-                if there is None:
-                    there = self.pods_on[after] = {}
-                there[key] = new
+            self._index_pod(key, old, new)
         elif kind == "NodeClaim":
             before = old.status.node_name if old is not None else ""
             after = new.status.node_name if new is not None else ""

@@ -154,6 +154,18 @@ class World:
         """Advance time."""
         self.clock.run(until)
 
+    def close(self) -> None:
+        """Drop all that the parts hold; the world can't be used afterwards.
+
+        Parts refer to each other. Without this, only the cyclic garbage collector would free them, which takes three
+        times as long.
+        """
+        parts = (self.clock, self.store, self.shapes, self.cloud, self.consolidation, self.kubelets, self.scheduler)
+        karpenter = (self.evictions, self.draining, self.karpenter, self.provisioner)
+        others = (self.workloads, self.rollouts, self.sickness)
+        for part in (*(host.engine for host in self.hosts), *self.hosts, *parts, *karpenter, *others, self):
+            vars(part).clear()
+
     # ------------------------------------------------------------ what is there from the start
 
     def put(self, item: AnyObject) -> AnyObject:

@@ -8,14 +8,14 @@ there. Nodes that pods are sent to are nominated for twenty seconds.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace as change_settings
-from typing import Final
+from typing import Final, cast
 
 from msgspec.structs import replace
 
 from dovetail.lifecycle.commands.records import DOVETAIL, is_tainted
 from dovetail.model import names
 from dovetail.model.command import Replacement
-from dovetail.model.objects import AnyObject, Node, NodeClaim, Pod
+from dovetail.model.objects import Node, NodeClaim, Pod
 from dovetail.model.settings import KARPENTER_1_15
 from dovetail.scheduling.place import place
 from dovetail.scheduling.result import NewNode
@@ -26,7 +26,7 @@ from dovetail.sim.world.cloud import Cloud
 from dovetail.sim.world.karpenter.lifetimes import Karpenter
 from dovetail.sim.world.karpenter.view import KarpenterView
 from dovetail.sim.world.placement.shapes import Stuck
-from dovetail.sim.world.store import Change, Listener, WorldStore
+from dovetail.sim.world.store import Change, WorldStore
 
 IDLE: Final = SECOND
 LONGEST: Final = 10 * SECOND
@@ -50,31 +50,26 @@ class Provisioner:
         self.on_nominated: Callable[[], None] = lambda: None
         self._view = KarpenterView(store)
         self._previous: Snapshot | None = None
-        self._waiting: dict[str, None] = {}
+        self._waiting: set[str] = set()
         self._waiting_nodes: dict[str, None] = {}
         self._leaving: dict[str, None] = {}
         self._heard = 0
         self._since = -1
         self._last = -1
-        self._unplaced: dict[str, None] = {}
-        self._unlaunched: dict[str, None] = {}
+        self._unplaced: set[str] = set()
+        self._all_wait = False  # every pod without a place is in the open batch
+        self._unlaunched: set[str] = set()
         store.listen(self._view.note)
         store.listen(self._on_node_change, "Node")
-        store.listen_to_moves(_keeping(self._unplaced, lambda item: isinstance(item, Pod) and not item.spec.node_name))
-        store.listen(
-            _keeping(self._unlaunched, lambda item: isinstance(item, NodeClaim) and not item.status.provider_id),
-            "NodeClaim",
-        )
+        store.listen_to_moves(self._on_pod_change)
+        store.listen(self._on_claim_change, "NodeClaim")
 
     # ------------------------------------------------------------ the batch
 
     def trigger(self, keys: Iterable[str]) -> None:
         """Start a batch for pods that found no place, or keep the open one open."""
-        before, coming = len(self._waiting), dict.fromkeys(keys)
-        if before:
-            self._waiting.update(coming)
-        else:
-            self._waiting = coming
+        before = len(self._waiting)
+        self._waiting.update(keys)
         if len(self._waiting) > before:
             self._begin()
 
@@ -82,6 +77,7 @@ class Provisioner:
         """Start a batch for all that are still stuck, or keep it open; those of this batch are known already."""
         after, self._heard = self._heard, stuck.number
         self.trigger(stuck.added_after(after))
+        self._all_wait = len(stuck) == len(self._unplaced)
 
     def _trigger_node(self, name: str) -> None:
         """Include the pods of a draining node, again every ten seconds while it drains."""
@@ -103,9 +99,9 @@ class Provisioner:
         if self._unlaunched:
             self.clock.after(IDLE, self._close)  # Karpenter does not look before it knows what its last launches became
             return
-        waiting, nodes = self._waiting, self._waiting_nodes
-        self._waiting, self._waiting_nodes, self._since, self._heard = {}, {}, -1, 0
-        left = self._without_place(waiting)
+        left = self._unplaced.copy() if self._all_wait else self._waiting & self._unplaced
+        nodes = self._waiting_nodes
+        self._waiting, self._waiting_nodes, self._all_wait, self._since, self._heard = set(), {}, False, -1, 0
         if left or any(self._has_movable(name) for name in nodes):
             self._run()
         if left:
@@ -116,11 +112,24 @@ class Provisioner:
     def _has_movable(self, node: str) -> bool:
         return any(pod.metadata.deletion_timestamp is None for pod in self.store.pods_on.get(node, {}).values())
 
-    def _without_place(self, keys: Iterable[str]) -> list[str]:
-        return list(filter(self._unplaced.__contains__, keys))
+    def _ask_again(self, keys: set[str]) -> None:
+        if not self._all_wait:
+            self.trigger(keys & self._unplaced)
 
-    def _ask_again(self, keys: Iterable[str]) -> None:
-        self.trigger(self._without_place(keys))
+    def _on_pod_change(self, change: Change) -> None:
+        pod = cast("Pod | None", change.new)
+        if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
+            self._unplaced.discard(change.key)
+        elif change.key not in self._unplaced:
+            self._unplaced.add(change.key)
+            self._all_wait = False
+
+    def _on_claim_change(self, change: Change) -> None:
+        claim = cast("NodeClaim | None", change.new)
+        if claim is None or claim.status.provider_id or claim.metadata.deletion_timestamp is not None:
+            self._unlaunched.discard(change.key)
+        else:
+            self._unlaunched.add(change.key)
 
     # ------------------------------------------------------------ placing
 
@@ -197,19 +206,6 @@ class Provisioner:
             name = f"{pool}-{''.join(dice.choice(_LETTERS) for _ in range(5))}"
             if name not in self.store.claims and name not in self.store.nodes:
                 return name
-
-
-def _keeping(found: dict[str, None], waits: Callable[[AnyObject], bool]) -> Listener:
-    """Return a listener that keeps the keys of objects that wait for something and are not being deleted."""
-
-    def listen(change: Change) -> None:
-        item = change.new
-        if item is not None and item.metadata.deletion_timestamp is None and waits(item):
-            found[change.key] = None
-        else:
-            found.pop(change.key, None)
-
-    return listen
 
 
 def is_emptied(node: Node) -> bool:

@@ -4,8 +4,10 @@ Each array has one number per row of `sim.world.placement.nodetable`, which keep
 """
 
 from array import array
-from collections.abc import Callable
+from bisect import insort
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +18,8 @@ from dovetail.sim.world.placement.shapes import PodShape
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 GroupKey = tuple[object, ...]
+FEW: Final = 12
+"""Up to how many nodes are listed and scored one by one."""
 
 
 def selector_key(namespaces: tuple[str, ...] | None, selector: LabelSelectorSpec) -> GroupKey:
@@ -94,8 +98,9 @@ class ShapeColumns:
     """What nodes are to one kind of pod, by row.
 
     `open`: the node fits, admits the pod and has room for it. `requests` and `scoring`: CPU and memory of one pod.
-    `seen` and `seen_room`: how far the table's logs have been followed. `rows`: the open rows, if they are known.
-    `scored`: what resources alone count for, by row, as far as asked.
+    `seen` and `seen_room`: how far the table's logs have been followed. `rows` and `few`: the open rows, if they are
+    known; the list only if they are few. `scored`: what resources alone count for, by row, as far as asked. `standing`:
+    by label key, the domains of the rows in a list (which must be that very list) and how many there are.
     """
 
     terms: NodeTerms
@@ -103,9 +108,34 @@ class ShapeColumns:
     requests: tuple[int, int]
     scoring: tuple[int, int]
     rows: Ints | None = None
+    few: list[int] | None = None
     seen: int = 0
     seen_room: int = 0
     scored: dict[int, int] = field(default_factory=dict)
+    standing: dict[str, tuple[Sequence[int], list[int], int]] = field(default_factory=dict)
+
+    def open_rows(self) -> Ints:
+        """Return the rows of the open nodes, in order; `few` lists them from then on, if they are few."""
+        found = self.rows
+        if found is None:
+            found = self.rows = self.open.nonzero()[0]
+            self.few = found.tolist() if len(found) <= FEW else None
+        return found
+
+    def set_open(self, row: int, *, is_open: bool) -> None:
+        """Open a row that was closed, or close one that was open."""
+        self.open[row] = is_open
+        self.rows = None
+        self.standing.clear()
+        few = self.few
+        if few is None:
+            return
+        if not is_open:
+            few.remove(row)
+        elif len(few) < FEW:
+            insort(few, row)
+        else:
+            self.few = None
 
 
 @dataclass(slots=True)

@@ -4,13 +4,14 @@ Filters as the default profile of Kubernetes does: room, node affinity, taints, 
 the adaptive share of nodes to score. `sim.world.placement.scores` scores. Doesn't bind; the scheduler does.
 """
 
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
 import numpy as np
 
 from dovetail.model.objects import TopologySpreadConstraint
-from dovetail.sim.world.placement.columns import Bools, Ints, NodeGroup, ShapeColumns
+from dovetail.sim.world.placement.columns import FEW, Bools, Ints, NodeGroup, ShapeColumns
 from dovetail.sim.world.placement.nodetable import NodeTable
 from dovetail.sim.world.placement.scores import NodeScores
 from dovetail.sim.world.placement.shapes import PodShape, Shapes
@@ -36,18 +37,18 @@ class NodeChoice:
     def pick(self, shape: PodShape) -> int:
         """Return the row of the node that a pod of this shape would go to now; -1 where there is none."""
         columns = self.table.columns(shape)
-        if self.is_plain(shape) and not shape.ports:
-            if columns.rows is None:
-                columns.rows = columns.open.nonzero()[0]
-            rows = columns.rows
-        else:
-            rows = self._filtered(shape, columns).nonzero()[0]
-        if len(rows) == 0:
-            return -1
-        rows = self._sample(rows)
-        if len(rows) == 1:
-            return int(rows[0])
-        best = self._scores.best(shape, rows, columns)
+        plain = self.is_plain(shape) and not shape.ports
+        few = columns.few if plain else None
+        if few is None:
+            rows = columns.open_rows() if plain else self._filtered(shape, columns).nonzero()[0]
+            if len(rows) > FEW:
+                return self._draw(self._scores.best(shape, self._sample(rows), columns))
+            few = rows.tolist()
+        if len(few) <= 1:
+            return few[0] if few else -1
+        return self._draw(self._scores.best_of_few(shape, few, columns))
+
+    def _draw(self, best: Sequence[int]) -> int:
         return best[0] if len(best) == 1 else best[self._dice.randrange(len(best))]
 
     def _filtered(self, shape: PodShape, columns: ShapeColumns) -> Bools:

@@ -303,6 +303,20 @@ class NodeTable:
         """Return the pods of exactly this shape: those that carry its terms."""
         return self.group(("shape", id(shape)), lambda other: other is shape)
 
+    def mark(self) -> tuple[int, int]:
+        """Return how much has changed so far, for `may_have_opened`."""
+        return len(self.log), len(self.room_log)
+
+    def may_have_opened(self, mark: tuple[int, int], shapes: Iterable[PodShape]) -> bool:
+        """Return whether a node that changed since then fits and admits pods of one of these shapes."""
+        changed = {*self.log[mark[0] :], *self.room_log[mark[1] :]}
+        for shape in {shape.terms: shape for shape in shapes}.values():
+            terms = self._terms_of(shape)
+            self._look_again(terms, shape)
+            if any(terms.fits.item(row) and terms.admitted.item(row) for row in changed):
+                return True
+        return False
+
     # ------------------------------------------------------------ shape columns
 
     def name_of(self, row: int) -> str:
@@ -322,17 +336,21 @@ class NodeTable:
                 (shape.scoring_cpu, shape.scoring_memory),
             )
             stale = list(self.rows.values())
-        elif found.seen_room == len(self.room_log) and found.seen == len(self.log):
+        elif found.seen == len(self.log) and len(self.room_log) - found.seen_room <= 1:
+            if found.seen_room < len(self.room_log):  # as usual: the last pod of its kind was bound
+                found.seen_room = len(self.room_log)
+                self._open_rows(shape, found, self.room_log[-1:])
             return found
         else:
             stale = self.log[found.seen :] + self.room_log[found.seen_room :]
             if len(stale) > _MANY_ROWS:  # most of them are the same few: a node that many pods were bound to
                 stale = list(dict.fromkeys(stale))
         found.seen, found.seen_room = len(self.log), len(self.room_log)
+        found.standing.clear()
         self._look_again(found.terms, shape)
         if len(stale) > _MANY_ROWS:
             found.open = self.open_to(shape, found)
-            found.rows = None
+            found.rows = found.few = None
             found.scored.clear()
         else:
             self._open_rows(shape, found, dict.fromkeys(stale))
@@ -374,8 +392,7 @@ class NodeTable:
                     is_open = False
                     break
             if is_open != columns.open.item(row):
-                columns.open[row] = is_open
-                columns.rows = None
+                columns.set_open(row, is_open=is_open)
 
     def open_to(self, shape: PodShape, columns: ShapeColumns) -> Bools:
         """Return for each row whether the node fits, admits a pod of this shape and has room for it."""

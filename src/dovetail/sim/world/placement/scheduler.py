@@ -42,6 +42,7 @@ class Scheduler:
         self.waiting: dict[str, None] = {}
         self.stuck = Stuck()
         self._tried: set[str] = set()
+        self._settled_at: tuple[int, int] | None = None  # the state of the table when all that was stuck had no place
         self._has_priorities = False
         self._cycle_asked = False
         self._retry_asked = False
@@ -117,6 +118,25 @@ class Scheduler:
 
     def _retry_shapes(self) -> None:
         """Try what is stuck again, as a cycle would, but only the first of each queue that finds no place."""
+        if self._may_find_place():
+            self._try_stuck()
+            self._settled_at = self.table.mark()
+        if self.stuck:
+            self.on_still_stuck(self.stuck)
+
+    def _may_find_place(self) -> bool:
+        """Return False if no node that changed since the last try takes any pod that is stuck.
+
+        Most nodes that change are such: they joined but are not ready, or lose their pods because they leave.
+        """
+        return (
+            self._settled_at is None
+            or bool(self.shapes.with_apart)
+            or self.stuck.looks_at_pods
+            or self.table.may_have_opened(self._settled_at, self.stuck.kinds())
+        )
+
+    def _try_stuck(self) -> None:
         hopeless: set[bytes] = set()
         for key, shape in self.stuck.tries(by_shape=bool(self.shapes.with_apart)):
             if shape.kind in hopeless:
@@ -127,14 +147,11 @@ class Scheduler:
                 continue
             row = self.choice.pick(shape)
             if row < 0:
-                self._fail(key, pod)
+                self._note_failure(key, pod)
                 if self.choice.is_plain(shape):
                     hopeless.add(shape.kind)  # rooms only shrink until the next try
             else:
                 self._bind(key, pod, self.table.name_of(row))
-                self.stuck.drop(key)
-        if self.stuck:
-            self.on_still_stuck(self.stuck)
 
     # ------------------------------------------------------------ one cycle
 
@@ -197,8 +214,13 @@ class Scheduler:
 
     def _fail(self, key: str, pod: Pod) -> None:
         self.stuck.add(key, self.shapes.of(key, pod))
-        if not any(entry.type == "PodScheduled" and entry.status == "False" for entry in pod.status.conditions):
-            self.store.put(pod, key, status=replace(pod.status, conditions=self._scheduled("False")))
+        self._note_failure(key, pod)
+
+    def _note_failure(self, key: str, pod: Pod) -> None:
+        for entry in pod.status.conditions:
+            if entry.type == "PodScheduled" and entry.status == "False":
+                return
+        self.store.put(pod, key, status=replace(pod.status, conditions=self._scheduled("False")))
 
     def _scheduled(self, status: str) -> tuple[Condition, ...]:
         """Return the condition of a pod that is or isn't scheduled now; thousands may share one."""

@@ -8,19 +8,39 @@ compares both ways. Doesn't draw among equals; `sim.world.placement.node_choice`
 
 import math
 from collections.abc import Sequence
-from typing import Any, Final
+from operator import add
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dovetail.model import names
-from dovetail.sim.world.placement.columns import Ints, NodeGroup, ShapeColumns, with_label_keys
+from dovetail.sim.world.placement.columns import (
+    FEW,
+    Ints,
+    NodeGroup,
+    ShapeColumns,
+    Topology,
+    with_label_keys,
+)
 from dovetail.sim.world.placement.nodetable import NodeTable
 from dovetail.sim.world.placement.shapes import PodShape
 
-FEW: Final = 12
-"""Up to how many nodes are scored one by one."""
 _DEFAULT_SPREAD: Final = ((names.HOSTNAME, 3), (names.ZONE, 5))
+_FACTORS: Final = tuple(math.log(domains + 2) for domains in range(FEW + 1))
+"""How much a pod in a domain counts against it, by the number of domains."""
+
+
+_NO_DOMAIN: Final = frozenset({-1})
+
+
+class _Soft(NamedTuple):
+    """A constraint that only scores: its label key, where nodes stand under it, and the counted pods."""
+
+    key: str
+    max_skew: int
+    group: NodeGroup
+    topology: Topology
 
 
 class NodeScores:
@@ -28,27 +48,34 @@ class NodeScores:
 
     def __init__(self, table: NodeTable) -> None:
         self.table = table
-        self._soft: dict[PodShape, list[tuple[str, int, NodeGroup]]] = {}
+        self._soft: dict[PodShape, list[_Soft]] = {}
 
     def best(self, shape: PodShape, rows: Ints, columns: ShapeColumns) -> list[int]:
         """Return the rows with the highest score, in order."""
-        if len(rows) <= FEW and shape.spec.affinity is None:
-            few = rows.tolist()
-            scores = self.of_few(shape, few, columns)
-            high = max(scores)
-            return [row for row, score in zip(few, scores, strict=True) if score == high]
         many = self.of_many(shape, rows, columns)
         found: list[int] = rows[many == many.max()].tolist()
         return found
 
-    def _soft_constraints(self, shape: PodShape) -> list[tuple[str, int, NodeGroup]]:
-        """Return the label key, the maximum skew and the counted pods of each constraint that only scores."""
+    def best_of_few(self, shape: PodShape, rows: Sequence[int], columns: ShapeColumns) -> list[int]:
+        """Return those of a few rows with the highest score, in order."""
+        if shape.spec.affinity is not None:
+            return self.best(shape, np.array(rows), columns)
+        scores = self.of_few(shape, rows, columns)
+        high = max(scores)
+        if scores.count(high) == 1:
+            return [rows[scores.index(high)]]
+        return [row for row, score in zip(rows, scores, strict=True) if score == high]
+
+    def _soft_constraints(self, shape: PodShape) -> list[_Soft]:
+        """Return the constraints that only score."""
         found = self._soft.get(shape)
         if found is None:
+            topology = self.table.topology
             if shape.spread:
                 found = [
-                    (entry.topology_key, entry.max_skew, self.table.of_constraint(shape, entry))
+                    _Soft(key, entry.max_skew, self.table.of_constraint(shape, entry), topology(key))
                     for entry in shape.spread
+                    for key in (entry.topology_key,)
                     if entry.when_unsatisfiable != "DoNotSchedule"
                 ]
             elif shape.default_selector is None:
@@ -56,7 +83,7 @@ class NodeScores:
             else:
                 selector = with_label_keys(shape.default_selector, (), shape)
                 group = self.table.picked_by((shape.namespace,), selector)
-                found = [(key, skew, group) for key, skew in _DEFAULT_SPREAD]
+                found = [_Soft(key, skew, group, topology(key)) for key, skew in _DEFAULT_SPREAD]
             self._soft[shape] = found
         return found
 
@@ -70,11 +97,11 @@ class NodeScores:
             if score is None:
                 score = scored[row] = self._score_of_resources(row, columns)
             scores.append(score)
-        terms = columns.terms
-        shunned = [terms.shunned.item(row) for row in rows] if terms.shuns else []
-        worst = max(shunned, default=0)
-        if worst:
-            scores = [score + 3 * (100 - taints * 100 // worst) for score, taints in zip(scores, shunned, strict=True)]
+        if columns.terms.shuns:
+            shunned = [columns.terms.shunned.item(row) for row in rows]
+            worst = max(shunned)
+            if worst:
+                scores = [s + 3 * (100 - taints * 100 // worst) for s, taints in zip(scores, shunned, strict=True)]
         spread = self._spread_of_few(shape, rows, columns)
         return [score + 2 * more for score, more in zip(scores, spread, strict=True)] if spread else scores
 
@@ -99,19 +126,23 @@ class NodeScores:
         if not constraints:
             return None
         raw, ignored = [0.0] * len(rows), set[int]()
-        for key, max_skew, group in constraints:
-            domain, rest = self.table.topology(key).domains.cells, max_skew - 1
-            here = [domain[row] for row in rows]
+        for key, max_skew, group, topology in constraints:
+            standing = columns.standing.get(key)
+            if standing is None or standing[0] is not rows:
+                standing = columns.standing[key] = _standing(rows, key, topology)
+            _, here, domains = standing
+            factor, rest = _FACTORS[domains], max_skew - 1
             if key == names.HOSTNAME:
-                active, factor = group.counts_active.cells, math.log(len(rows) + 2)
-                for at, row in enumerate(rows):
-                    raw[at] += active[row] * factor + rest if here[at] >= 0 else 0
+                active = group.counts_active.cells
+                more = [active[row] * factor + rest for row in rows]
             else:
-                sums, factor = self.table.active_in_domains(group, key, columns), math.log(len({*here} - {-1}) + 2)
-                for at, number in enumerate(here):
-                    raw[at] += sums.get(number, 0) * factor + rest if number >= 0 else 0
-            if shape.spread and -1 in here:
-                ignored.update(at for at, number in enumerate(here) if number < 0)
+                sums = self.table.active_in_domains(group, key, columns)
+                more = [sums.get(number, 0) * factor + rest for number in here]
+            if -1 in here:
+                more = [0.0 if number < 0 else amount for number, amount in zip(here, more, strict=True)]
+                if shape.spread:
+                    ignored.update(at for at, number in enumerate(here) if number < 0)
+            raw = list(map(add, raw, more))
         rounded = [math.floor(amount + 0.5) for amount in raw]
         if not ignored:
             high, low = max(rounded), min(rounded)
@@ -161,8 +192,8 @@ class NodeScores:
             return None
         raw = np.zeros(len(rows), np.float64)
         ignored = np.zeros(len(rows), np.bool_)
-        for key, max_skew, group in constraints:
-            here = self.table.topology(key).domain[rows]
+        for key, max_skew, group, topology in constraints:
+            here = topology.domain[rows]
             known = here >= 0
             counts: npt.NDArray[Any]
             if key == names.HOSTNAME:
@@ -170,7 +201,7 @@ class NodeScores:
             else:
                 sums = self.table.active_in_domains(group, key, columns)
                 there = np.flatnonzero(np.bincount(here[known]))
-                of_domain = np.zeros(len(self.table.topology(key).numbers) + 1, np.int64)
+                of_domain = np.zeros(len(topology.numbers) + 1, np.int64)
                 of_domain[there] = [sums.get(number, 0) for number in there.tolist()]
                 counts, domains = of_domain[here], len(there)
             if shape.spread:
@@ -194,6 +225,13 @@ class NodeScores:
             return np.zeros(len(rows), np.int64)
         scores: Ints = (raw - low) * 100 // (high - low)
         return scores
+
+
+def _standing(rows: Sequence[int], key: str, topology: Topology) -> tuple[Sequence[int], list[int], int]:
+    """Return the domain of each row under a label key, and how many domains there are; every host name is one."""
+    domain = topology.domains.cells
+    here = [domain[row] for row in rows]
+    return rows, here, len(rows) if key == names.HOSTNAME else len({*here} - _NO_DOMAIN)
 
 
 def _apart(cpu: float, memory: float) -> float:

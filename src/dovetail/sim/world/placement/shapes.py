@@ -4,9 +4,9 @@ Pods of one template share one `PodShape`, so that 8,000 pods cost a few dozen o
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heapreplace
 from itertools import takewhile
 from typing import TypeVar
 
@@ -223,10 +223,19 @@ class Stuck:
         self._by_kind.clear()
         self._looking_at_pods.clear()
 
-    def added_after(self, number: int) -> list[str]:
-        """Return the pods that were added when so many had been added before, the last first."""
+    @property
+    def looks_at_pods(self) -> bool:
+        """Return whether other pods have a say in where one of them may go."""
+        return bool(self._looking_at_pods)
+
+    def kinds(self) -> Iterator[PodShape]:
+        """Yield a shape of each kind."""
+        return (next(iter(queue.values()))[1] for queue in self._by_kind.values())
+
+    def added_after(self, number: int) -> Collection[str]:
+        """Return the pods that were added when so many had been added before."""
         if not number:
-            return list(reversed(self._entries))
+            return self._entries
         return list(takewhile(lambda key: self._entries[key][0] > number, reversed(self._entries)))
 
     def tries(self, *, by_shape: bool) -> Iterator[tuple[str, PodShape]]:
@@ -240,13 +249,16 @@ class Stuck:
             heads.extend(first for first in firsts if not first[2].looks_at_pods)
         heapify(heads)
         while heads:
-            _, key, shape = heappop(heads)
+            _, key, shape = heads[0]
             yield key, shape
+            queue: _Queue | None = None
             if key not in self._entries:
                 apart = by_shape or shape.looks_at_pods
                 queue = self._by_shape.get(shape) if apart else self._by_kind.get(shape.kind)
-                if queue:
-                    heappush(heads, _first(queue))
+            if queue:
+                heapreplace(heads, _first(queue))
+            else:
+                heappop(heads)
 
 
 def _first(queue: _Queue) -> tuple[int, str, PodShape]:
