@@ -7,7 +7,7 @@ and destinations are nominated until they end (gate 4). Changes nothing. Sits in
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import groupby
+from itertools import chain, groupby
 
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.lifecycle.commands.command_run import Run
@@ -31,11 +31,33 @@ def leaving(runs: Iterable[Run]) -> tuple[LeavingNode, ...]:
     return tuple(sorted(found, key=lambda entry: (entry.node, entry.command_id)))
 
 
-def nominated(runs: Iterable[Run], lingering: Iterable[str], store: Store) -> tuple[str, ...]:
-    """Return the nodes and NodeClaims that pods will move to, by name."""
-    found = set(lingering)
-    for run in runs:
-        found.update(run.replacements, run.destinations)
+class Targets:
+    """The nodes and NodeClaims that commands in progress send pods to, counted again for those that changed."""
+
+    def __init__(self) -> None:
+        self._named: dict[tuple[int, ...], tuple[tuple[str, ...], ...]] = {}
+        """The names that each command gives, by identity; they are kept here, so no other has the same one."""
+        self._counts: dict[str, int] = {}
+
+    def of(self, runs: Iterable[Run]) -> set[str]:
+        """Return the replacements and destinations of the commands."""
+        counts, before = self._counts, self._named
+        pairs = [(run.replacements, run.destinations) for run in runs]
+        self._named = {(id(some), id(others)): (some, others) for some, others in pairs}
+        for mark in self._named.keys() - before.keys():
+            for name in chain.from_iterable(self._named[mark]):
+                counts[name] = counts.get(name, 0) + 1
+        for mark in before.keys() - self._named.keys():
+            for name in chain.from_iterable(before[mark]):
+                counts[name] -= 1
+                if not counts[name]:
+                    del counts[name]
+        return set(counts)
+
+
+def nominated(targets: Iterable[str], lingering: Iterable[str], store: Store) -> tuple[str, ...]:
+    """Return the nodes and NodeClaims that pods will move to, by name; `targets`: those of commands in progress."""
+    found = {*targets, *lingering}
     found.update(store.nodes_of_claims(found))
     found.update(pod.status.nominated_node_name for pod in store.pending_pods())
     found.discard("")
@@ -58,6 +80,7 @@ class _Plan:
 
     command: Command
     phase: Phase
+    nodes: tuple[str, ...]
     claims: tuple[NodeClaim | None, ...]
     pods: tuple[tuple[Pod, ...], ...]
     launches: tuple[Replacement, ...]
@@ -68,7 +91,8 @@ class Plans:
     """What commands in progress have planned, computed again for those whose objects have changed."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, _Plan] = {}
+        self._kept: dict[str, tuple[int, _Plan]] = {}
+        """By command, with the version of the store at which it was last looked at."""
 
     def under_way(self, runs: Iterable[Run], store: Store) -> UnderWay:
         """Return where the pods of the commands' nodes will go, and what will be launched for them.
@@ -80,7 +104,8 @@ class Plans:
         placements: list[Placement] = []
         for run in runs:
             if run.command is not None and run.phase in _PLANNED:
-                plan = found[run.id] = self._plan(run, run.command, store)
+                plan = self._plan(run, run.command, store)
+                found[run.id] = store.version, plan
                 launches += plan.launches
                 placements += plan.placements
         # A validation leaves out some commands, which the next round asks for again.
@@ -88,16 +113,13 @@ class Plans:
         return UnderWay(launches=tuple(launches), placements=tuple(placements))
 
     def _plan(self, run: Run, command: Command, store: Store) -> _Plan:
+        version, last = self._kept.get(run.id, (-1, None))
+        same = last is not None and last.command is command and last.phase is run.phase
+        if last is not None and same and version == store.version and last.nodes is run.nodes:
+            return last
         claims = tuple([store.get(NodeClaim, name) for name in run.replacements])
         pods = tuple([store.pods_on(node) for node in run.nodes])
-        last = self._kept.get(run.id)
-        if (
-            last is not None
-            and last.command is command
-            and last.phase is run.phase
-            and are_the_same(last.claims, claims)
-            and are_the_same(last.pods, pods)
-        ):
+        if last is not None and same and are_the_same(last.claims, claims) and are_the_same(last.pods, pods):
             return last
         return _plan(run, command, claims, pods)
 
@@ -119,7 +141,7 @@ def _plan(run: Run, command: Command, claims: tuple[NodeClaim | None, ...], pods
     going = sorted((where[pod], pod) for pod in own if pod in where)
     for at, entries in groupby(going, key=lambda entry: entry[0][0]):
         placements.append(Placement(node=command.placements[at].node, pods=tuple(pod for _, pod in entries)))
-    return _Plan(command, run.phase, claims, pods, tuple(launches), tuple(placements))
+    return _Plan(command, run.phase, run.nodes, claims, pods, tuple(launches), tuple(placements))
 
 
 def has_pods(claim_name: str, store: Store) -> bool:
