@@ -3,10 +3,13 @@
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dovetail.decide.decider import Decider
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.outcome import RoundResult
+from dovetail.model import names
 from dovetail.model.command import Method
 from tests.support.design_world import Town, kind
 
@@ -61,6 +64,43 @@ def test_a_pdb_counts_only_where_it_allows_nothing() -> None:
         town.others.clear()
         town.pdb("guard", {"app": "web"}, allowed=allowed)
         assert (shell.verdicts()["a"] == "pdb") is stops
+
+
+_CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["x", "y", "z", "pod", "no pod", "leaves", "later"]), st.sampled_from("abc"), st.integers(0, 2)
+    ),
+    max_size=12,
+)
+
+
+@given(_CHANGES)
+def test_refused_evictions_follow_the_pdbs(changes: list[tuple[str, str, int]]) -> None:
+    """Whatever PDBs allow next, and whichever pods come, go or leave, facts are those of a decider without memory."""
+    shell = _Shell()
+    town, allowed = shell.town, {"x": 1, "y": 0, "z": 1}
+    town.node("c", "m")
+    for place, name in enumerate("abcabc"):
+        notes = {names.DO_NOT_DISRUPT: "90m"} if place == 4 else {}
+        town.pod(f"{name}{place}", name, labels={"app": "xyzyx"[place % 5]}, annotations=notes)
+    for what, where, number in [*changes, ("x", "a", 0), ("x", "a", 1)]:
+        if what in allowed:
+            allowed[what] = number
+        elif what == "pod":
+            town.pod(f"{where}{number}", where, labels={"app": "xyz"[number]})
+        elif what == "leaves":
+            leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if number else {}
+            town.pod(f"{where}{number}", where, labels={"app": "xyz"[number]}, **leaving)
+        elif what == "later":
+            town.now += timedelta(minutes=20)
+        else:
+            town.pods.pop(f"{where}{number}", None)
+        town.others.clear()
+        for app, left in allowed.items():
+            town.pdb(app, {"app": app}, allowed=left)
+        question = town.question(catalogue=shell.catalogue)
+        context, plain = shell.decider.scene(question), Decider(memory=False).scene(question)
+        assert list(map(repr, context.nodes)) == list(map(repr, plain.nodes))
 
 
 @pytest.mark.parametrize(
