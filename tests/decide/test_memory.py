@@ -124,4 +124,7 @@ def test_nodes_that_come_and_go_take_no_facts_from_others(come: tuple[str, ...],
     context, plain = shell.decider.scene(question), Decider(memory=False).scene(question)
     assert list(map(repr, context.nodes)) == list(map(repr, plain.nodes))
     assert all(context.by_name[name] is before[name] for name in before if name not in gone)
+    memory = shell.decider._facts
+    assert memory is not None
+    assert memory._sums.keys() == memory._nodes.keys() == context.by_name.keys()
     assert shell.decider.round(question).verdicts == Decider(memory=False).round(question).verdicts

@@ -25,7 +25,7 @@ from dovetail.model.settings import Settings
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.evictions import ProtectionSpan, span_of
 from dovetail.scheduling.pods.surge import NO_SURGES
-from dovetail.scheduling.reading.rows import Edits
+from dovetail.scheduling.reading.rows import Edits, NodeRows
 from dovetail.scheduling.snapshot import Snapshot
 
 Inputs = tuple[StateNode, PodSums, NodePool | None, DisruptionPolicy | None, LeavingNode | None, bool, datetime | None]
@@ -112,7 +112,7 @@ class FactsCache:
         self._turned: dict[str, None] = {}
         """Nodes with cached sums whose PDBs may refuse the eviction of another pod now."""
         self._nodes: dict[str, _Node] = {}
-        self._here: Mapping[str, int] = {}
+        self._rows: NodeRows | None = None
         self._under: dict[str, dict[str, None]] = {}
         self._settings: Settings | None = None
         self._catalogue: Catalogue | None = None
@@ -134,12 +134,9 @@ class FactsCache:
                 self._sums, self._under = {}, {}
         self._settings, self._catalogue = settings, catalogue
         self.guards, found = self.guards.renewed(snapshot.cluster.pdbs)
-        if snapshot.index is not self._here:
-            self._here = snapshot.index
-            for name in self._sums.keys() - self._here.keys():
-                self._drop_sums(name)
-            for name in self._nodes.keys() - self._here.keys():
-                del self._nodes[name]
+        for name in self._gone(snapshot):
+            self._drop_sums(name)
+            self._nodes.pop(name, None)
         self._turned.update({name: None for pdb in found.turned for name in self._under.get(pdb_key(pdb), ())})
         if snapshot.surges is not NO_SURGES:  # which Deployments roll also depends on refused evictions
             for name in list(self._turned):
@@ -150,6 +147,14 @@ class FactsCache:
         for name in [name for name, span in self._timed.items() if not span.covers(snapshot.now)]:
             del self._timed[name]
             self._drop_sums(name)
+
+    def _gone(self, snapshot: Snapshot) -> set[str]:
+        """Return the nodes of the last snapshot that are not there any more."""
+        before, self._rows, index = self._rows, snapshot.rows, snapshot.index
+        edits = None if before is None else self._rows.edits_since(before.mark)
+        if before is None or edits is None:
+            return {*self._sums, *self._nodes} - index.keys()
+        return {before.names[place] for place in edits.gone} - index.keys()
 
     def _drop_sums(self, node: str) -> None:
         kept = self._sums.pop(node, None)
