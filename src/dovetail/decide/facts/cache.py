@@ -127,8 +127,10 @@ class FactsCache:
         note that.
         """
         catalogue = snapshot.catalogue
-        settings = replace(settings, ties=0)  # random ties in simulations don't change facts
-        if settings != self._settings or catalogue is not self._catalogue:
+        if settings.ties:
+            settings = replace(settings, ties=0)  # random ties in simulations don't change facts
+        same = settings is self._settings or settings == self._settings
+        if not same or catalogue is not self._catalogue:
             self._nodes, self._last, self.roster = {}, None, Roster()
             if self._settings is None or settings.karpenter != self._settings.karpenter:
                 self._sums, self._under = {}, {}
