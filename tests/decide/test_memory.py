@@ -2,6 +2,7 @@
 
 from datetime import timedelta
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.outcome import RoundResult
 from dovetail.model import names
 from dovetail.model.command import Method
+from dovetail.model.objects import Deployment, ReplicaSet
 from tests.support.design_world import Town, kind
 
 
@@ -64,6 +66,28 @@ def test_a_pdb_counts_only_where_it_allows_nothing() -> None:
         town.others.clear()
         town.pdb("guard", {"app": "web"}, allowed=allowed)
         assert (shell.verdicts()["a"] == "pdb") is stops
+
+
+def test_a_deployment_that_begins_to_surge_changes_the_nodes_of_its_pods() -> None:
+    """Facts follow the Deployments that surge, and how many pods they have, though no pod has changed."""
+    shell = _Shell()
+    town = shell.town
+    for name, where in (("q", "a"), ("r", "b")):
+        town.pod(name, where, labels={"app": "web"})
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}
+    owned = {"metadata": {"name": "rs", "namespace": "default", "uid": "rs", "ownerReferences": [owner]}}
+    for replicas in (None, 2, 1, 3, None):
+        town.others.clear()
+        if replicas is not None:
+            meta = {"name": "web", "namespace": "default", "uid": "d", "annotations": {names.SURGE: "true"}}
+            rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+            tree = {"metadata": meta, "spec": {"replicas": replicas, "strategy": rolling}}
+            town.others.append(msgspec.convert(tree, Deployment, strict=False))
+            town.others.append(msgspec.convert(owned, ReplicaSet, strict=False))
+        question = town.question(catalogue=shell.catalogue)
+        context, plain = shell.decider.scene(question), Decider(memory=False).scene(question)
+        assert list(map(repr, context.nodes)) == list(map(repr, plain.nodes))
+        assert any(facts.surges for facts in plain.nodes) is (replicas == 1)
 
 
 _CHANGES = st.lists(

@@ -24,7 +24,7 @@ from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.evictions import ProtectionSpan, span_of
-from dovetail.scheduling.pods.surge import NO_SURGES
+from dovetail.scheduling.pods.surge import NO_SURGES, Owner
 from dovetail.scheduling.reading.rows import Edits, NodeRows
 from dovetail.scheduling.snapshot import Snapshot
 
@@ -113,6 +113,7 @@ class FactsCache:
         """Nodes with cached sums whose PDBs may refuse the eviction of another pod now."""
         self._nodes: dict[str, _Node] = {}
         self._rows: NodeRows | None = None
+        self._surging: Mapping[Owner, bool] = {}
         self._under: dict[str, dict[str, None]] = {}
         self._settings: Settings | None = None
         self._catalogue: Catalogue | None = None
@@ -123,8 +124,8 @@ class FactsCache:
     def look_at(self, snapshot: Snapshot, settings: Settings) -> None:
         """Forget nodes that are gone, and nodes with pods whose PDBs changed.
 
-        Also nodes on which a do-not-disrupt has expired since. Where PDBs only started or stopped refusing evictions,
-        note that.
+        Also nodes on which a do-not-disrupt has expired since, and all if other Deployments surge. Where PDBs only
+        started or stopped refusing evictions, note that.
         """
         catalogue = snapshot.catalogue
         if settings.ties:
@@ -143,6 +144,9 @@ class FactsCache:
         if snapshot.surges is not NO_SURGES:  # which Deployments roll also depends on refused evictions
             for name in list(self._turned):
                 self._drop_sums(name)
+        surging, self._surging = self._surging, snapshot.surges.single
+        if surging != self._surging:
+            self._sums, self._under, self._turned = {}, {}, {}
         if found.namespaces:
             for name in [name for name, kept in self._sums.items() if not kept.namespaces.isdisjoint(found.namespaces)]:
                 self._drop_sums(name)
