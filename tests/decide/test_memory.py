@@ -2,12 +2,17 @@
 
 from datetime import timedelta
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dovetail.decide.decider import Decider
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.outcome import RoundResult
+from dovetail.model import names
 from dovetail.model.command import Method
+from dovetail.model.objects import Deployment, ReplicaSet
 from tests.support.design_world import Town, kind
 
 
@@ -63,6 +68,65 @@ def test_a_pdb_counts_only_where_it_allows_nothing() -> None:
         assert (shell.verdicts()["a"] == "pdb") is stops
 
 
+def test_a_deployment_that_begins_to_surge_changes_the_nodes_of_its_pods() -> None:
+    """Facts follow the Deployments that surge, and how many pods they have, though no pod has changed."""
+    shell = _Shell()
+    town = shell.town
+    for name, where in (("q", "a"), ("r", "b")):
+        town.pod(name, where, labels={"app": "web"})
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}
+    owned = {"metadata": {"name": "rs", "namespace": "default", "uid": "rs", "ownerReferences": [owner]}}
+    for replicas in (None, 2, 1, 3, None):
+        town.others.clear()
+        if replicas is not None:
+            meta = {"name": "web", "namespace": "default", "uid": "d", "annotations": {names.SURGE: "true"}}
+            rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+            tree = {"metadata": meta, "spec": {"replicas": replicas, "strategy": rolling}}
+            town.others.append(msgspec.convert(tree, Deployment, strict=False))
+            town.others.append(msgspec.convert(owned, ReplicaSet, strict=False))
+        question = town.question(catalogue=shell.catalogue)
+        context, plain = shell.decider.scene(question), Decider(memory=False).scene(question)
+        assert list(map(repr, context.nodes)) == list(map(repr, plain.nodes))
+        assert any(facts.surges for facts in plain.nodes) is (replicas == 1)
+
+
+_CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["x", "y", "z", "pod", "no pod", "leaves", "later"]), st.sampled_from("abc"), st.integers(0, 2)
+    ),
+    max_size=12,
+)
+
+
+@given(_CHANGES)
+def test_refused_evictions_follow_the_pdbs(changes: list[tuple[str, str, int]]) -> None:
+    """Whatever PDBs allow next, and whichever pods come, go or leave, facts are those of a decider without memory."""
+    shell = _Shell()
+    town, allowed = shell.town, {"x": 1, "y": 0, "z": 1}
+    town.node("c", "m")
+    for place, name in enumerate("abcabc"):
+        notes = {names.DO_NOT_DISRUPT: "90m"} if place == 4 else {}
+        town.pod(f"{name}{place}", name, labels={"app": "xyzyx"[place % 5]}, annotations=notes)
+    for what, where, number in [*changes, ("x", "a", 0), ("x", "a", 1)]:
+        if what in allowed:
+            allowed[what] = number
+        elif what == "pod":
+            town.pod(f"{where}{number}", where, labels={"app": "xyz"[number]})
+        elif what == "leaves":
+            leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if number else {}
+            town.pod(f"{where}{number}", where, labels={"app": "xyz"[number]}, **leaving)
+        elif what == "later":
+            town.now += timedelta(minutes=20)
+        else:
+            town.pods.pop(f"{where}{number}", None)
+        town.others.clear()
+        for app, left in allowed.items():
+            town.pdb(app, {"app": app}, allowed=left)
+        question = town.question(catalogue=shell.catalogue)
+        context, plain = shell.decider.scene(question), Decider(memory=False).scene(question)
+        assert list(map(repr, context.nodes)) == list(map(repr, plain.nodes))
+
+
 @pytest.mark.parametrize(
     ("come", "gone"),
     [(("0",), ()), (("z",), ()), (("ab",), ("b",)), ((), ("a",)), (("0", "1"), ("a", "b")), (("c",), ("b", "a"))],
@@ -84,4 +148,7 @@ def test_nodes_that_come_and_go_take_no_facts_from_others(come: tuple[str, ...],
     context, plain = shell.decider.scene(question), Decider(memory=False).scene(question)
     assert list(map(repr, context.nodes)) == list(map(repr, plain.nodes))
     assert all(context.by_name[name] is before[name] for name in before if name not in gone)
+    memory = shell.decider._facts
+    assert memory is not None
+    assert memory._sums.keys() == memory._nodes.keys() == context.by_name.keys()
     assert shell.decider.round(question).verdicts == Decider(memory=False).round(question).verdicts

@@ -217,7 +217,7 @@ def test_what_commands_hold_on_to() -> None:
     waiting = msgspec.to_builtins(pod("w"))
     waiting["status"]["nominatedNodeName"] = "goal"
     seen = view(claim("r", on="r-node"), claim("s"), pod("v"), msgspec.convert(waiting, Pod, strict=False))
-    found = flight.nominated([made, other], ["old"], seen.store)
+    found = flight.nominated(flight.Targets().of([made, other]), ["old"], seen.store)
     assert found == ("dest", "goal", "old", "r", "r-node", "s")
 
 

@@ -1,5 +1,6 @@
 """A frame that follows an earlier one equals a frame that is compiled anew, whatever came, went or changed since."""
 
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -46,8 +47,11 @@ _POD = st.tuples(
     st.sampled_from(["0.5", "3"]),
     st.integers(0, len(_RULES) - 1),
 )
-_STEP = st.tuples(st.lists(st.one_of(_NODE, _POD), max_size=5), st.booleans())
-"""What changes, and whether a simulation is asked for before the next step."""
+_MARKS = st.tuples(st.just("marks"), st.lists(st.sampled_from(_NODES), max_size=3, unique=True))
+_STEP = st.tuples(
+    st.one_of(st.lists(st.one_of(_NODE, _POD, _MARKS), max_size=5), st.lists(_MARKS, max_size=1)), st.booleans()
+)
+"""What changes (`marks`: which nodes commands remove), and whether a simulation is asked for before the next step."""
 
 
 def _put(store: Store, change: tuple[Any, ...]) -> None:
@@ -91,6 +95,15 @@ def _seen(snapshot: Snapshot) -> dict[str, object]:
     DOVETAIL,
     0,
 )
+@example(
+    [
+        ([("node", "n7", "other zone"), *((f"a-{at}", on, "0.5", 1) for at, on in enumerate(("n0", "n7", "")))], True),
+        ([("marks", ["n0"])], True),
+        ([("marks", ["n7"])], True),
+    ],
+    DOVETAIL,
+    16,
+)
 @given(
     st.lists(_STEP, min_size=1, max_size=6),
     st.sampled_from([DOVETAIL, KARPENTER_1_15]),
@@ -126,11 +139,31 @@ def _follow(steps: list[tuple[list[Any], bool]], settings: Settings) -> None:
     seen: Snapshot | None = None
     for changes, asked in (([], True), *steps, ([], True)):
         for change in changes:
-            _put(store, change)
+            if change[0] == "marks":
+                settings = replace(settings, marked_for_deletion_nodes=tuple(sorted(change[1])))
+            else:
+                _put(store, change)
         seen = Snapshot.build(store.cluster(), CATALOGUE, settings, NOW, seen)
         if asked:
             found, fresh = _seen(seen), _seen(Snapshot.build(store.cluster(), CATALOGUE, settings, NOW))
             assert found == fresh
+
+
+def test_a_frame_in_which_others_leave_shares_the_rest() -> None:
+    """If only the nodes that leave are others, room and columns are those of the frame before."""
+    store = Store()
+    for item in (pool(), *node("n1"), *node("n2"), pod("a-1", on="n1")):
+        store.observe(item)
+    before = Snapshot.build(store.cluster(), CATALOGUE, DOVETAIL, NOW)
+    staying = before.frame.staying.tolist()
+    marked = replace(DOVETAIL, marked_for_deletion_nodes=("n1",), nominated_nodes=("n2",))
+    after = Snapshot.build(store.cluster(), CATALOGUE, marked, NOW, before)
+    assert after.frame.room is before.frame.room
+    assert after.frame.columns is before.frame.columns
+    assert (staying, after.frame.staying.tolist()) == ([True, True], [False, True])
+    assert after.frame.open.tolist() == [False, True]
+    other = Snapshot.build(store.cluster(), CATALOGUE, replace(marked, ties=3), NOW, after)
+    assert other.frame.room is not after.frame.room
 
 
 def test_room_of_unchanged_nodes_is_not_summed_up_again() -> None:

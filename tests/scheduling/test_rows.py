@@ -123,6 +123,17 @@ def test_rows_can_be_followed_twice(
         assert _columns(found) == _columns(read_rows(cluster, settings, registries, None))
 
 
+@given(st.sets(st.sampled_from("bdfhj"), max_size=3), st.sets(st.sampled_from("acegik"), max_size=3))
+def test_rows_are_found_where_they_are(gone: set[str], new: set[str]) -> None:
+    """Whichever rows come and go at once, before, behind or between others, each is found at its place."""
+    registries, settings = RowRegistries(Resources(), NodeNames(), Sizes()), Settings()
+    made = {name: _object("node", name, f"p{name}", "initialized") for name in "abcdefghijk"}
+    rows = read_rows(cluster_of([made[name] for name in "bdfhj"]), settings, registries, None)
+    here = sorted({*"bdfhj"} - gone | new)
+    rows = read_rows(cluster_of([made[name] for name in here]), settings, registries, rows)
+    assert rows.index == {name: place for place, name in enumerate(here)}
+
+
 def test_rows_without_a_change_stay_the_same() -> None:
     """A cluster with the same nodes and claims gets the very rows of the one before."""
     registries, settings = RowRegistries(Resources(), NodeNames(), Sizes()), Settings()

@@ -122,16 +122,16 @@ def _same_or_less(context: RoundContext, command: Command, move: Move) -> Comman
         # The node has to go anyway, and fewer new nodes are a subset of the decision. A refusal would repeat the same
         # decision while another command comes and goes. For cost there may be a better move now.
         return command_of(context, command.method, move)
-    fresh = command_of(context, command.method, move)
     if before != after:
+        less = after < before and context.settings.rules.accepts_fewer_nodes
         return Refusal(
             gate=Gate.NEW_NODES,
             why=f"It would take {after} new nodes now, and the command was for {before}.",
             figures={"newNodes": after, "planned": before},
-            instead=fresh if after < before and context.settings.rules.accepts_fewer_nodes else None,
+            instead=command_of(context, command.method, move) if less else None,
         )
     if not command.replacements:
-        return fresh
+        return command_of(context, command.method, move)
     own = move.simulation.own_new_nodes(count_all=context.settings.rules.others_pods_count)
     for planned, fitting in zip(command.replacements, own, strict=True):
         fits = frozenset(kind.name for kind in fitting.instance_types)
@@ -143,8 +143,8 @@ def _same_or_less(context: RoundContext, command: Command, move: Move) -> Comman
         judged = judge_new_nodes(context.sources(move.nodes), chosen, context.settings)
         if isinstance(judged, Refusal):
             return judged
-        fresh = command_of(context, command.method, replace(move, new_nodes=judged.new_nodes, approved=judged))
-    return fresh
+        move = replace(move, new_nodes=judged.new_nodes, approved=judged)
+    return command_of(context, command.method, move)
 
 
 def _as_planned(new_node: NewNode, planned: Replacement) -> NewNode:

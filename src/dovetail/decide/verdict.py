@@ -63,17 +63,20 @@ class Verdicts:
     def brief(self) -> tuple[BriefVerdict, ...]:
         """Return every node's verdict without its reasons, by name."""
         context, batch, found = self._context, self._batch, []
-        outlooks: tuple[dict[FirstClosed, _Outlook], dict[FirstClosed, _Outlook]] = ({}, {})
+        outlooks: tuple[_Outlooks, _Outlooks] = ({}, {})
         for facts in context.nodes:
             name, closed = facts.name, context.first_closed(facts)
             known = outlooks[name in batch]
-            outlook = known.get(closed)
-            if outlook is None:
-                outlook = known[closed] = self._outlook(facts, closed)
-            furthest, methods = outlook
-            verdict = furthest.value if furthest and not methods else self._brief(facts, furthest, methods)
-            found.append(BriefVerdict(name, facts.pool_name, verdict))
+            entry = known.get(id(closed))
+            if entry is None:
+                entry = known[id(closed)] = self._entry(facts, closed)
+            _, verdict, furthest, methods = entry
+            found.append(BriefVerdict(name, facts.pool_name, verdict or self._brief(facts, furthest, methods)))
         return tuple(found)
+
+    def _entry(self, facts: NodeFacts, closed: FirstClosed) -> "_Entry":
+        furthest, methods = self._outlook(facts, closed)
+        return closed, furthest.value if furthest and not methods else "", furthest, methods
 
     def _of(self, facts: NodeFacts) -> NodeVerdict:
         return _verdict(facts, chains_of(self._context, self._runs, facts, self._batch, thorough=self._thorough))
@@ -99,6 +102,10 @@ class Verdicts:
 
 _Outlook = tuple[Gate | None, tuple[Method, ...]]
 """The furthest closed gate of a node's methods, and the methods whose gates 1 to 7 are open, in order."""
+_Entry = tuple[FirstClosed, str, Gate | None, tuple[Method, ...]]
+"""Where the gates of nodes end, the verdict of all of them (empty: they may differ), and their outlook."""
+_Outlooks = dict[int, _Entry]
+"""By identity: many nodes share where their gates end."""
 
 
 def chains_of(

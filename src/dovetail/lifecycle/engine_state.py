@@ -104,6 +104,7 @@ class EngineState:
         self.restlessness = Restlessness()
         self.pod_events = PodEvents()
         self._plans = flight.Plans()
+        self._targets = flight.Targets()
         self._surging_sets: tuple[tuple[int, int], tuple[tuple[str, str], ...]] | None = None
         self._now: datetime | None = None
         self._managed: dict[str, None] = {}
@@ -287,7 +288,7 @@ class EngineState:
 
     def nominated(self) -> tuple[str, ...]:
         """Return the nodes and NodeClaims that pods will move to (spec section 4, gate 4)."""
-        return flight.nominated(self.runs.values(), self.lingering, self.store)
+        return flight.nominated(self._targets.of(self.runs.values()), self.lingering, self.store)
 
     def in_flight(self, without: str = "", beside: Sequence[Run] = ()) -> InFlight:
         """Return what commands in progress reserve; `without` excludes one of them.
@@ -305,7 +306,7 @@ class EngineState:
         regrown = self.regrowth.held(self.store, self.elapsed)
         return InFlight(
             leaving=flight.leaving(runs),
-            nominated=flight.nominated(runs, self.lingering, self.store),
+            nominated=flight.nominated(self._targets.of(runs), self.lingering, self.store),
             under_way=self._plans.under_way(runs, self.store),
             back_off={pool: self.wall(until) for pool, until in launches.items()},
             regrown={pool: self.wall(until) for pool, until in regrown.items()},

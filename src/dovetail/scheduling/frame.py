@@ -101,6 +101,7 @@ class Frame:
         storage: Storage,
     ) -> None:
         self.settings = settings
+        self._nodes, self._supply = nodes, supply
         self.machines = supply.machines
         self.resources = supply.resources
         self.pools = supply.pools
@@ -118,6 +119,7 @@ class Frame:
             taint.effect == "PreferNoSchedule" for pool in supply.pools for taint in pool.spec.template.spec.taints
         )
         self._rows: dict[int, list[int]] = {}
+        self.fitting: dict[tuple[object, ...], Mask] = {}
         self._parts: dict[tuple[str, ...], list[tuple[tuple[int, ...], Places]]] = {}
         self._domains: dict[str, Domains] = {}
         self._groups: dict[tuple[object, ...], Group] = {}
@@ -133,6 +135,17 @@ class Frame:
         self._count = 0
         self.short_values: dict[tuple[int, int], dict[str, int]] = {}
         self.narrowed: dict[tuple[int, tuple[Requirement, ...]], ReqSet | None] = {}
+        for node in range(self.columns.count) if storage.limits else ():
+            if not self.attaches(node, (), ()):
+                self.open[node] = False
+
+    def if_others_leave(self, settings: Settings, staying: Mask, joined: Mask, places: PodPlaces) -> "Frame":
+        """Return the frame of the same cluster in which other nodes leave; what both have in common is shared."""
+        nodes = msgspec.structs.replace(self._nodes, open=staying & self.sound, staying=staying & joined)
+        other = Frame(settings, nodes, self._supply, places, self.index, self.storage)
+        other._rows, other.fitting, other._volume_needs = self._rows, self.fitting, self._volume_needs
+        other._domains, other._parts = self._domains, self._parts
+        return other
 
     def row(self, node: int) -> list[int]:
         """Return a node's free resources as plain numbers; don't modify them."""

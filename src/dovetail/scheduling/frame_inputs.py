@@ -7,6 +7,7 @@ snapshot.
 
 from array import array
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 
 import msgspec
 import numpy as np
@@ -23,6 +24,10 @@ from dovetail.scheduling.pods.bindings import Bindings
 
 _READ = ("node_pools", "daemon_sets", "pvcs", "pvs", "storage_classes", "csi_nodes", "namespaces")
 """The kinds of objects that a frame reads as they are; nodes and pods it reads as columns."""
+_SETTINGS = tuple(
+    field.name for field in fields(Settings) if field.name not in ("marked_for_deletion_nodes", "nominated_nodes")
+)
+"""The settings that a frame may depend on besides the nodes that leave; nominated nodes are for decisions only."""
 _FEW = 16
 _SHARE = 2
 """If fewer than one node of so many changed, only they are looked at; with more, starting afresh is as fast."""
@@ -81,6 +86,8 @@ class LastFrame(msgspec.Struct, frozen=True, eq=False):
 
     def columns(self, states: Sequence[StateNode], bindings: Bindings, codes: "array[int]") -> NodeColumns:
         """Return labels and taints of newer nodes; the columns of the frame if nothing in them changed."""
+        if codes is self.inputs.codes and not self.changed and self.changed is not None:
+            return self.frame.columns  # the very same nodes
         was, same = self.places(codes)
         changed = np.flatnonzero(same < 0).tolist()
         if len(changed) < len(same) // _SHARE:
@@ -112,6 +119,22 @@ class LastFrame(msgspec.Struct, frozen=True, eq=False):
             and np.array_equal(inputs.joined, own.joined)
             and inputs.bindings.counts_like(own.bindings)
             and inputs.sizes == own.sizes
+        )
+
+    def serves_if_others_leave(self, inputs: FrameInputs) -> bool:
+        """Return whether the frame differs from one for newer inputs only by the nodes that leave.
+
+        Commands that start or end at the same moment change nothing else.
+        """
+        own = self.inputs
+        return (
+            inputs.cluster is own.cluster
+            and not inputs.settings.ties
+            and inputs.columns is own.columns
+            and inputs.machines is own.machines
+            and inputs.width == own.width
+            and inputs.virtual == own.virtual
+            and all(getattr(inputs.settings, name) == getattr(own.settings, name) for name in _SETTINGS)
         )
 
     def tells_daemons(self, cluster: Cluster, settings: Settings) -> bool:

@@ -308,6 +308,9 @@ class Snapshot:
         if last is not None and last.serves(inputs):
             last.frame.places.carry_to(self.bindings)
             found = last.frame
+        elif last is not None and last.serves_if_others_leave(inputs):
+            places = PodPlaces(self.bindings, self._memory.classes.all, inputs.moving)
+            found = last.frame.if_others_leave(self.settings, self.staying, inputs.joined, places)
         else:
             found = self._compile(inputs)
         self._last = None
@@ -382,11 +385,7 @@ class Snapshot:
         )
         places = PodPlaces(self.bindings, memory.classes.all, inputs.moving)
         index = memory.index.of(classes, self.cluster.namespaces)
-        frame = Frame(self.settings, nodes, supply, places, index, self.storage)
-        for node in range(len(self.states)) if self.storage.limits else ():
-            if not frame.attaches(node, (), ()):
-                frame.open[node] = False
-        return frame
+        return Frame(self.settings, nodes, supply, places, index, self.storage)
 
     def _daemons(self) -> tuple[Daemon, ...]:
         """Return the expected pods of all DaemonSets."""

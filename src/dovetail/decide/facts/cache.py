@@ -24,7 +24,8 @@ from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.evictions import ProtectionSpan, span_of
-from dovetail.scheduling.reading.rows import Edits
+from dovetail.scheduling.pods.surge import NO_SURGES, Owner
+from dovetail.scheduling.reading.rows import Edits, NodeRows
 from dovetail.scheduling.snapshot import Snapshot
 
 Inputs = tuple[StateNode, PodSums, NodePool | None, DisruptionPolicy | None, LeavingNode | None, bool, datetime | None]
@@ -108,8 +109,11 @@ class FactsCache:
     def __init__(self) -> None:
         self._sums: dict[str, _Sums] = {}
         self._timed: dict[str, ProtectionSpan] = {}
+        self._turned: dict[str, None] = {}
+        """Nodes with cached sums whose PDBs may refuse the eviction of another pod now."""
         self._nodes: dict[str, _Node] = {}
-        self._here: Mapping[str, int] = {}
+        self._rows: NodeRows | None = None
+        self._surging: Mapping[Owner, bool] = {}
         self._under: dict[str, dict[str, None]] = {}
         self._settings: Settings | None = None
         self._catalogue: Catalogue | None = None
@@ -118,46 +122,64 @@ class FactsCache:
         self.roster = Roster()
 
     def look_at(self, snapshot: Snapshot, settings: Settings) -> None:
-        """Forget nodes that are gone, and nodes with pods whose PDBs changed or now refuse other evictions.
+        """Forget nodes that are gone, and nodes with pods whose PDBs changed.
 
-        Also nodes on which a do-not-disrupt has expired since.
+        Also nodes on which a do-not-disrupt has expired since, and all if other Deployments surge. Where PDBs only
+        started or stopped refusing evictions, note that.
         """
         catalogue = snapshot.catalogue
-        settings = replace(settings, ties=0)  # random ties in simulations don't change facts
-        if settings != self._settings or catalogue is not self._catalogue:
+        if settings.ties:
+            settings = replace(settings, ties=0)  # random ties in simulations don't change facts
+        same = settings is self._settings or settings == self._settings
+        if not same or catalogue is not self._catalogue:
             self._nodes, self._last, self.roster = {}, None, Roster()
             if self._settings is None or settings.karpenter != self._settings.karpenter:
                 self._sums, self._under = {}, {}
         self._settings, self._catalogue = settings, catalogue
         self.guards, found = self.guards.renewed(snapshot.cluster.pdbs)
-        if snapshot.index is not self._here:
-            self._here = snapshot.index
-            for name in self._sums.keys() - self._here.keys():
-                self._drop_sums(name)
-            for name in self._nodes.keys() - self._here.keys():
-                del self._nodes[name]
-        outdated = {name: None for pdb in found.turned for name in self._under.get(pdb_key(pdb), ())}
-        if found.namespaces:
-            others = [name for name, kept in self._sums.items() if not kept.namespaces.isdisjoint(found.namespaces)]
-            outdated.update(dict.fromkeys(others))
-        for name in outdated:
+        for name in self._gone(snapshot):
             self._drop_sums(name)
+            self._nodes.pop(name, None)
+        self._turned.update({name: None for pdb in found.turned for name in self._under.get(pdb_key(pdb), ())})
+        if snapshot.surges is not NO_SURGES:  # which Deployments roll also depends on refused evictions
+            for name in list(self._turned):
+                self._drop_sums(name)
+        surging, self._surging = self._surging, snapshot.surges.single
+        if surging != self._surging:
+            self._sums, self._under, self._turned = {}, {}, {}
+        if found.namespaces:
+            for name in [name for name, kept in self._sums.items() if not kept.namespaces.isdisjoint(found.namespaces)]:
+                self._drop_sums(name)
         for name in [name for name, span in self._timed.items() if not span.covers(snapshot.now)]:
             del self._timed[name]
             self._drop_sums(name)
 
+    def _gone(self, snapshot: Snapshot) -> set[str]:
+        """Return the nodes of the last snapshot that are not there any more."""
+        before, self._rows, index = self._rows, snapshot.rows, snapshot.index
+        edits = None if before is None else self._rows.edits_since(before.mark)
+        if before is None or edits is None:
+            return {*self._sums, *self._nodes} - index.keys()
+        return {before.names[place] for place in edits.gone} - index.keys()
+
     def _drop_sums(self, node: str) -> None:
         kept = self._sums.pop(node, None)
+        self._turned.pop(node, None)
         for key in () if kept is None else kept.pdbs:
             nodes = self._under[key]
             del nodes[node]
             if not nodes:
                 del self._under[key]
 
-    def sums_of(self, node: str, pods: tuple[Pod, ...]) -> PodSums | None:
+    def sums_of(self, node: str, pods: tuple[Pod, ...], now: datetime) -> PodSums | None:
         """Return the cached sums for exactly these pod objects, or None."""
         entry = self._sums.get(node)
-        return entry.sums if entry is not None and entry.pods is pods else None
+        if entry is None or entry.pods is not pods:
+            return None
+        if node in self._turned:
+            del self._turned[node]
+            entry = self._sums[node] = msgspec.structs.replace(entry, sums=entry.sums.renewed(pods, self.guards, now))
+        return entry.sums
 
     def keep_sums(self, node: str, pods: tuple[Pod, ...], sums: PodSums, pdbs: frozenset[str], now: datetime) -> None:
         """Cache the sums until a do-not-disrupt expires."""
@@ -188,6 +210,7 @@ class FactsCache:
         index, name_of_claim = snapshot.index, snapshot.rows.name_of_claim
         others = reading.planned_otherwise(last.reading)
         others.update([name_of_claim[name] for name in others if name in name_of_claim])
+        others.update(self._turned)
         for kept in (self._sums, self._nodes):
             if len(kept) != len(index):
                 others.update(index.keys() - kept.keys())

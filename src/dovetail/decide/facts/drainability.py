@@ -119,6 +119,8 @@ class Guards:
         found = _compare(self._pdbs, pdbs)
         if found.namespaces:
             return Guards(pdbs), found
+        if pdbs is self._pdbs:
+            return self, found
         other = copy(self)
         other._pdbs = pdbs
         other._allowed = {**self._allowed, **{pdb_key(pdb): pdb.status.disruptions_allowed for pdb in found.new}}

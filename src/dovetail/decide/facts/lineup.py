@@ -60,10 +60,16 @@ class Lineup(tuple[NodeFacts, ...]):  # noqa: SLOT001 - a tuple can have no slot
             return self
         if self.namesakes or len(gone) + len(new) > _FEW + len(self) // _SHARE:
             return None
-        found = list(self)
+        found, coming = list(self), {facts.name: facts for facts in new}
+        if len(coming) < len(new):
+            return None
         for facts in gone:
-            del found[bisect_left(found, facts.name, key=_name)]
-        for facts in new:
+            place = bisect_left(found, facts.name, key=_name)
+            if facts.name in coming:
+                found[place] = coming.pop(facts.name)
+            else:
+                del found[place]
+        for facts in coming.values():
             place = bisect_left(found, facts.name, key=_name)
             if place < len(found) and found[place].name == facts.name:
                 return None

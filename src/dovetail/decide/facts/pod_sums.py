@@ -1,5 +1,7 @@
 """Sums over the pods of each node: costs, pods that would move, objections. Sits in decide, below reading."""
 
+from collections.abc import Sequence
+from copy import copy
 from datetime import datetime
 from typing import Final
 
@@ -90,6 +92,16 @@ class PodSums:
             self.surges.setdefault(surge.name, (pod, surge))
         elif self.veto is None:
             self.veto = veto
+
+    def renewed(self, pods: Sequence[Pod], guards: Guards, now: datetime) -> "PodSums":
+        """Return the sums of the same pods under PDBs that refuse other evictions; no Deployment rolls."""
+        veto = next((found for pod in pods if (found := guards.veto(pod, now)) is not None), None)
+        known = self.veto
+        if known is veto or (known and veto and known.pod is veto.pod and known.pdbs == veto.pdbs):
+            return self
+        other = copy(self)
+        other.veto = veto
+        return other
 
     def count_surges(self, node: str) -> None:
         """Count every pod of the Deployments that roll, once: a rolling update replaces all (spec section 20)."""

@@ -118,7 +118,7 @@ class Reader:
 
     def _sum_up(self, index: int, name: str) -> PodSums:
         pods = self.snapshot.pods_on[index]
-        known = self.memory.sums_of(name, pods) if self.memory is not None else None
+        known = self.memory.sums_of(name, pods, self.now) if self.memory is not None else None
         if known is None:
             known = sum_up(self.snapshot, index, self.guards, self._guarded, self.now)
             if self.memory is not None:

@@ -154,6 +154,7 @@ class Openings:
     def _start_again(self) -> None:
         self._followed, self._alarms = _Followed(), _Alarms()
         self._closed = ClosedGates({})
+        self._kinds: dict[FirstClosed, FirstClosed] = {}
         self._passing: dict[Method, Lineup] = dict.fromkeys(Method, Lineup.of(()))
 
     def look_at(
@@ -181,6 +182,7 @@ class Openings:
                 out.setdefault(method, {})[id(facts)] = facts
         for facts in asked:
             closed = ask(facts)
+            closed = self._kinds.setdefault(closed, closed)
             self._closed.put(facts, closed)
             for method in _open_methods(closed):
                 if out.get(method, {}).pop(id(facts), None) is None:

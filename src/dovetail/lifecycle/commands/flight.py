@@ -31,11 +31,36 @@ def leaving(runs: Iterable[Run]) -> tuple[LeavingNode, ...]:
     return tuple(sorted(found, key=lambda entry: (entry.node, entry.command_id)))
 
 
-def nominated(runs: Iterable[Run], lingering: Iterable[str], store: Store) -> tuple[str, ...]:
-    """Return the nodes and NodeClaims that pods will move to, by name."""
-    found = set(lingering)
-    for run in runs:
-        found.update(run.replacements, run.destinations)
+class Targets:
+    """The nodes and NodeClaims that commands in progress send pods to, counted again for those that changed."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[tuple[str, ...], Command | None, tuple[str, ...]]] = {}
+        """What each command says, by identity: as it is kept here, nothing else has the same one."""
+        self._counts: dict[str, int] = {}
+
+    def of(self, runs: Iterable[Run]) -> set[str]:
+        """Return the replacements and destinations of the commands."""
+        counts, before = self._counts, self._known
+        runs_now = {(id(run.replacements), id(run.command)): run for run in runs}
+        gone = [before.pop(mark) for mark in before.keys() - runs_now.keys()]
+        for mark in runs_now.keys() - before.keys():
+            run = runs_now[mark]
+            names = (*run.replacements, *run.destinations)
+            before[mark] = run.replacements, run.command, names
+            for name in names:
+                counts[name] = counts.get(name, 0) + 1
+        for *_, names in gone:
+            for name in names:
+                counts[name] -= 1
+                if not counts[name]:
+                    del counts[name]
+        return set(counts)
+
+
+def nominated(targets: Iterable[str], lingering: Iterable[str], store: Store) -> tuple[str, ...]:
+    """Return the nodes and NodeClaims that pods will move to, by name; `targets`: those of commands in progress."""
+    found = {*targets, *lingering}
     found.update(store.nodes_of_claims(found))
     found.update(pod.status.nominated_node_name for pod in store.pending_pods())
     found.discard("")
@@ -52,16 +77,21 @@ _PLANNED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Plan:
-    """What one command has planned, and the values that it was computed from."""
+    """What one command has planned, and the values that it was computed from.
+
+    `version`: that of the store when these were last compared.
+    """
 
     command: Command
     phase: Phase
+    candidates: tuple[Candidate, ...]
     claims: tuple[NodeClaim | None, ...]
     pods: tuple[tuple[Pod, ...], ...]
     launches: tuple[Replacement, ...]
     placements: tuple[Placement, ...]
+    version: int = -1
 
 
 class Plans:
@@ -78,28 +108,33 @@ class Plans:
         found = {}
         launches: list[Replacement] = []
         placements: list[Placement] = []
+        kept, version = self._kept, store.version
         for run in runs:
-            if run.command is not None and run.phase in _PLANNED:
-                plan = found[run.id] = self._plan(run, run.command, store)
-                launches += plan.launches
-                placements += plan.placements
+            command = run.command
+            if command is not None and run.phase in _PLANNED:
+                last = kept.get(run.id)
+                if last is not None and not (
+                    last.command is command and last.phase is run.phase and last.candidates is run.candidates
+                ):
+                    last = None
+                if last is None or last.version != version:
+                    last = _looked_at(run, command, store, last)
+                found[run.id] = last
+                launches += last.launches
+                placements += last.placements
         # A validation leaves out some commands, which the next round asks for again.
-        self._kept = {**self._kept, **found} if len(self._kept) <= 2 * len(found) else found
+        self._kept = {**kept, **found} if len(kept) <= 2 * len(found) else found
         return UnderWay(launches=tuple(launches), placements=tuple(placements))
 
-    def _plan(self, run: Run, command: Command, store: Store) -> _Plan:
-        claims = tuple([store.get(NodeClaim, name) for name in run.replacements])
-        pods = tuple([store.pods_on(node) for node in run.nodes])
-        last = self._kept.get(run.id)
-        if (
-            last is not None
-            and last.command is command
-            and last.phase is run.phase
-            and are_the_same(last.claims, claims)
-            and are_the_same(last.pods, pods)
-        ):
-            return last
-        return _plan(run, command, claims, pods)
+
+def _looked_at(run: Run, command: Command, store: Store, last: _Plan | None) -> _Plan:
+    """Return what a command has planned now; `last`: what it had, if only objects may have changed since."""
+    claims = tuple([store.get(NodeClaim, name) for name in run.replacements])
+    pods = tuple([store.pods_on(node) for node in run.nodes])
+    if last is None or not are_the_same(last.claims, claims) or not are_the_same(last.pods, pods):
+        last = _plan(run, command, claims, pods)
+    last.version = store.version
+    return last
 
 
 def _plan(run: Run, command: Command, claims: tuple[NodeClaim | None, ...], pods: tuple[tuple[Pod, ...], ...]) -> _Plan:
@@ -119,7 +154,7 @@ def _plan(run: Run, command: Command, claims: tuple[NodeClaim | None, ...], pods
     going = sorted((where[pod], pod) for pod in own if pod in where)
     for at, entries in groupby(going, key=lambda entry: entry[0][0]):
         placements.append(Placement(node=command.placements[at].node, pods=tuple(pod for _, pod in entries)))
-    return _Plan(command, run.phase, claims, pods, tuple(launches), tuple(placements))
+    return _Plan(command, run.phase, run.candidates, claims, pods, tuple(launches), tuple(placements))
 
 
 def has_pods(claim_name: str, store: Store) -> bool:

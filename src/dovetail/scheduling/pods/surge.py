@@ -69,6 +69,11 @@ class Surges:
         """Return the ReplicaSets whose pods surge."""
         return frozenset(self._by_set)
 
+    @property
+    def single(self) -> Mapping[Owner, bool]:
+        """Return, by ReplicaSet, whether the Deployment of its pods has one replica."""
+        return {owner: surge.is_single for owner, surge in self._by_set.items()}
+
     def of(self, pod: Pod) -> Surge | None:
         """Return the Deployment whose rolling update moves a pod; None: it is evicted like any other."""
         return self._by_set.get(replica_set_of(pod)) if self._by_set else None

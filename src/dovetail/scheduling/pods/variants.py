@@ -262,16 +262,27 @@ class Variant:
 
     def _first_alike(self) -> "Variant":
         """Return a variant that takes the same nodes: of those that need only labels, taints and room, the first."""
-        if not self.simple:
-            return self
-        mark = (self.reqs.id, self.tolerations, self.need, tuple([reqs.id for reqs in self.alternatives]))
-        return self.frame.alike.setdefault(mark, self)
+        return self.frame.alike.setdefault(self._asked, self) if self.simple else self
+
+    @property
+    def _asked(self) -> tuple[object, ...]:
+        """Return the labels, taints and room that it asks for."""
+        return self.reqs.id, self.tolerations, self.need, tuple([reqs.id for reqs in self.alternatives])
+
+    def _fitting(self) -> Mask:
+        """Return the nodes that have these, whether they stay or not; frames in which others leave have the same."""
+        frame, mark = self.frame, self._asked
+        found = frame.fitting.get(mark)
+        if found is None:
+            found = self.static
+            for column, amount in self.need:
+                found = found & (frame.room[:, column] >= amount)
+            frame.fitting[mark] = found
+        return found
 
     def _find_nodes(self) -> Mask:
         frame = self.frame
-        mask = frame.open & self.static
-        for column, amount in self.need:
-            mask &= frame.room[:, column] >= amount
+        mask: Mask = frame.open & self._fitting()
         if (self.ports or self.attached) and mask.any():
             frame.strike_ports(self.ports, mask)
             frame.strike_volumes(self.attached, mask)

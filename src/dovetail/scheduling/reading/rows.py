@@ -263,10 +263,25 @@ def _edited(before: NodeRows, cluster: Cluster, out: list[_Row], coming: list[_R
         leaving=leaving,
         stays=stays,
         has_node=has_node,
-        index=before.index if names == before.names else {name: place for place, name in enumerate(names)},
+        index=before.index if names == before.names else _index(before, names, edits),
         edits=edits,
         since=before.mark,
     )
+
+
+def _index(before: NodeRows, names: Sequence[str], edits: Edits) -> dict[str, int]:
+    """Return the places of rows by name; only those between or behind rows that came or went are others."""
+    gone, new = edits.gone, edits.new
+    if not before.has_namesakes:
+        found = before.index.copy()
+        for place in gone:
+            del found[before.names[place]]
+        first = min(*gone[-1:], *new[:1], len(names))
+        last = len(names) if len(gone) != len(new) else max(gone[0], new[-1]) + 1
+        found.update(zip(names[first:last], range(first, last), strict=True))
+        if len(found) == len(names):
+            return found
+    return {name: place for place, name in enumerate(names)}
 
 
 def _place_of(rows: NodeRows, row: _Row) -> int:
