@@ -9,6 +9,7 @@ import pytest
 from dovetail.decide import verdict
 from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods import single_node
 from dovetail.decide.methods.moves import FORESEEN, refuse_unplaced
 from dovetail.decide.refusals.foresight import Foresight
@@ -223,3 +224,25 @@ def test_a_foreseen_simulation_counts_once_and_follows_for_its_words(monkeypatch
     assert result.why("asked") == words.why
     assert {entry.node: entry.verdict for entry in result.brief_verdicts}["asked"] == words.gate.value
     assert words.why in str(result.to_dict())
+
+
+@pytest.mark.parametrize("memory", [True, False])
+def test_a_validation_that_is_foreseen_to_fail_names_the_pod_and_the_node(memory: bool) -> None:
+    """A command that is refused because of a starting node says which pod would go where, as a simulation does."""
+    town = Town(*KINDS)
+    town.pool(disruption={"consolidateAfter": "0s"})
+    for name, kept in (("asked", {}), ("other", {names.DO_NOT_DISRUPT: "true"})):
+        ready = {"type": names.CONDITION_CONSOLIDATABLE, "status": "True"}
+        town.node(name, "m", conditions=[ready], annotations=kept)
+    town.pod("moves", "asked", cpu="1500m")
+    command = town.act()
+    assert command is not None
+    town.pod("fills", "other", cpu="3900m")
+    town.node("late", "m", idle=None, without=(names.INITIALIZED_LABEL,))
+    town.pod("waits", cpu="5000m")
+    context = RoundContext(town.question())
+    assert context.foresees_unready(context.by_name["asked"])
+    refusal = Decider(memory=memory).revalidate(command, town.question())
+    assert refusal == refuse_unplaced(context.simulate((context.by_name["asked"],), for_cost=True), context.settings)
+    assert isinstance(refusal, Refusal)
+    assert refusal.why == "Pod default/moves would land on late, which is not initialized yet."

@@ -68,6 +68,27 @@ def test_a_pdb_counts_only_where_it_allows_nothing() -> None:
         assert (shell.verdicts()["a"] == "pdb") is stops
 
 
+def test_nothing_is_remembered_of_nodes_that_are_gone() -> None:
+    """Of a node that is gone no trace is left, though a do-not-disrupt had expired or a PDB had refused there."""
+    shell = _Shell()
+    town, cache = shell.town, shell.decider._facts
+    assert cache is not None
+    for value in ("30m", "90m", "true"):
+        name = f"brief-{value}"
+        town.node(name, "m")
+        town.pod(f"kept-{value}", name, annotations={names.DO_NOT_DISRUPT: value}, labels={"app": "web"})
+        for allowed in (1, 0):
+            town.others.clear()
+            town.pdb("web", {"app": "web"}, allowed=allowed)
+            shell.ask()
+        held = [part for part in vars(cache).values() if isinstance(part, dict)]
+        assert any(name in part for part in held)
+        town.remove(name)
+        shell.ask()
+        held = [part for part in vars(cache).values() if isinstance(part, dict)]
+        assert not any(name in part for part in held)
+
+
 def test_a_deployment_that_begins_to_surge_changes_the_nodes_of_its_pods() -> None:
     """Facts follow the Deployments that surge, and how many pods they have, though no pod has changed."""
     shell = _Shell()

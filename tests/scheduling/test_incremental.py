@@ -2,11 +2,14 @@
 
 import random
 
+import pytest
+
 from dovetail.lifecycle.store import Store
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster, cluster_of
 from dovetail.model.objects import AnyObject
 from dovetail.model.settings import DOVETAIL
+from dovetail.scheduling import snapshot as snapshot_module
 from dovetail.scheduling.place import place
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
@@ -115,3 +118,16 @@ def test_waiting_pods_are_carried_from_listing_to_listing() -> None:
             kept = {id(entry.pod): entry for entry in before.queued}
             assert all(kept.get(id(entry.pod), entry) is entry for entry in seen.queued)
     assert ignored > 20
+
+
+def test_names_of_nodes_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The registry of names stays about as large as the cluster, however many nodes have come and gone."""
+    monkeypatch.setattr(snapshot_module, "_REGISTRY_MAX", 10)
+    fixed, seen, starts = [pool(), *node("stays")], None, 0
+    for number in range(60):
+        before, objects = seen, [*fixed, *node(f"n{number}"), pod("a-1", on=f"n{number}")]
+        seen = Snapshot.build(cluster_of(objects), CATALOGUE, DOVETAIL, NOW, before)
+        starts += before is None or seen._memory.names is not before._memory.names
+        assert _answers(seen) == _answers(Snapshot.build(cluster_of(objects), CATALOGUE, DOVETAIL, NOW))
+        assert len(seen._memory.names) <= 12
+    assert starts < 10, "a few names too many are kept"

@@ -15,7 +15,7 @@ from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.gates.price_sum import judge_new_nodes
 from dovetail.decide.methods import drifted, leaving
 from dovetail.decide.methods.method import budget_result, domain_result
-from dovetail.decide.methods.moves import Move, bare_command, command_of, cost_move, plain_move, score
+from dovetail.decide.methods.moves import FORESEEN, Move, bare_command, command_of, cost_move, plain_move, score
 from dovetail.decide.methods.static import is_static
 from dovetail.model.command import Command, Method, Replacement
 from dovetail.model.verdicts import Gate, GateResult
@@ -109,6 +109,8 @@ def _again(context: RoundContext, command: Command, nodes: Sequence[NodeFacts]) 
 def _again_for_cost(context: RoundContext, command: Command, nodes: Sequence[NodeFacts]) -> Command | Refusal:
     """Simulate again; the command must still fit and still be worth it."""
     move = cost_move(context, nodes, launchable=command.launchable)
+    if move is FORESEEN:
+        move = cost_move(context, nodes, in_full=True)  # for its words: they are reported
     if isinstance(move, Refusal):
         return move
     refusal = score(context, move) if context.settings.rules.revalidates_balanced else None

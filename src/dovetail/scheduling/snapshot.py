@@ -102,7 +102,9 @@ class Snapshot:
     @property
     def is_bloated(self) -> bool:
         """Return whether most entries of the registries are obsolete; the next snapshot then starts from scratch."""
-        known = len(self._memory.classes.all)
+        known, names = len(self._memory.classes.all), len(self._memory.names)
+        if names > _REGISTRY_MAX and names > 4 * len(self.states):
+            return True
         return known > _REGISTRY_MAX and known > 4 * len(np.unique(self.bindings.cls))
 
     # Reading

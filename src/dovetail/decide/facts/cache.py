@@ -134,7 +134,7 @@ class FactsCache:
         if not same or catalogue is not self._catalogue:
             self._nodes, self._last, self.roster = {}, None, Roster()
             if self._settings is None or settings.karpenter != self._settings.karpenter:
-                self._sums, self._under = {}, {}
+                self._drop_all_sums()
         self._settings, self._catalogue = settings, catalogue
         self.guards, found = self.guards.renewed(snapshot.cluster.pdbs)
         for name in self._gone(snapshot):
@@ -146,12 +146,11 @@ class FactsCache:
                 self._drop_sums(name)
         surging, self._surging = self._surging, snapshot.surges.single
         if surging != self._surging:
-            self._sums, self._under, self._turned = {}, {}, {}
+            self._drop_all_sums()
         if found.namespaces:
             for name in [name for name, kept in self._sums.items() if not kept.namespaces.isdisjoint(found.namespaces)]:
                 self._drop_sums(name)
         for name in [name for name, span in self._timed.items() if not span.covers(snapshot.now)]:
-            del self._timed[name]
             self._drop_sums(name)
 
     def _gone(self, snapshot: Snapshot) -> set[str]:
@@ -164,12 +163,16 @@ class FactsCache:
 
     def _drop_sums(self, node: str) -> None:
         kept = self._sums.pop(node, None)
+        self._timed.pop(node, None)
         self._turned.pop(node, None)
         for key in () if kept is None else kept.pdbs:
             nodes = self._under[key]
             del nodes[node]
             if not nodes:
                 del self._under[key]
+
+    def _drop_all_sums(self) -> None:
+        self._sums, self._under, self._timed, self._turned = {}, {}, {}, {}
 
     def sums_of(self, node: str, pods: tuple[Pod, ...], now: datetime) -> PodSums | None:
         """Return the cached sums for exactly these pod objects, or None."""
@@ -183,7 +186,6 @@ class FactsCache:
 
     def keep_sums(self, node: str, pods: tuple[Pod, ...], sums: PodSums, pdbs: frozenset[str], now: datetime) -> None:
         """Cache the sums until a do-not-disrupt expires."""
-        self._timed.pop(node, None)
         self._drop_sums(node)
         if sums.surges:  # the cache key does not cover Deployments that roll
             return
