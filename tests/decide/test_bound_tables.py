@@ -57,7 +57,6 @@ def _movers(started: dict[Any, int], bound: dict[Any, int]) -> Any:
     return SimpleNamespace(
         specs=specs,
         started=first,
-        tally=frozenset(first),
         kinds=sum(info.bit for info, _ in first),
         most=max((count for _, count in first), default=0),
         demand=Demand.of(specs),
@@ -134,32 +133,6 @@ def test_the_nodes_with_room(scene: Scene, room: tuple[tuple[str, int], ...]) ->
     assert shelter.counted == {int(name[1:]) for name, _ in room}
     movers = _movers({1: 1, 2: 1}, {})
     assert bool(shelter.homeless(movers) & A.bit) == (not room)
-
-
-@pytest.mark.parametrize(
-    "scene",
-    [
-        pytest.param(
-            Scene(rooms=[(0, 0), (0, 0), (4, 4)], started={0: {1: 2}, 1: {1: 2}}, bound={1: {1: 5}}), id="not started"
-        ),
-        pytest.param(
-            Scene(
-                rooms=[(0, 0), (2, 2), (0, 0)],
-                started={0: {1: 1}, 1: {1: 1}, 2: {2: 1}},
-                leaving=(2,),
-                counted=True,
-            ),
-            id="the only room for pods of a leaving node",
-        ),
-        pytest.param(Scene(rooms=[(0, 0), (4, 4)], started={0: {1: 2}, 1: {1: 2}}), id="room of its own"),
-    ],
-)
-def test_nodes_with_the_same_started_pods_may_differ(scene: Scene) -> None:
-    """Bounds are not shared if they depend on more than the pods that have started."""
-    bounds = scene.bounds()
-    first, second = (list(bounds.replacement_at_least(node)) for node in (0, 1))
-    assert first != second
-    assert second == list(scene.bounds().replacement_at_least(1))
 
 
 TIGHT = [(0, 0), (4, 4), (0, 0)]

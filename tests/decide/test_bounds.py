@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from msgspec.structs import replace as change
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -107,27 +106,6 @@ def test_what_is_certain_is_so_in_crowded_clusters_in_motion(profile: str) -> No
     if profile == "dovetail":
         wanted.add((Gate.SAVINGS_THRESHOLD, False))
     assert wanted <= counts.keys(), counts
-
-
-@pytest.mark.parametrize("profile", ["dovetail", "karpenter"])
-def test_nodes_with_the_same_pods_share_their_bounds(profile: str) -> None:
-    """The bounds of a node are the same whether nodes with pods of the same specs were asked about before or not."""
-    shared = 0
-    for seed in range(100):
-        dice = random.Random(seed)
-        town = _crowded(dice, profile)
-        for name in dice.sample(sorted(town.pods), len(town.pods) // 10):
-            pod = town.pods[name]
-            town.pods[name] = change(pod, status=change(pod.status, phase="Pending"))
-        question = town.question()
-        context = RoundContext(question)
-        nodes = [place for place in map(context.index_of, context.nodes) if place >= 0]
-        for place in nodes:
-            asked = tuple(context.bounds.replacement_at_least(place))
-            assert asked == tuple(RoundContext(question).bounds.replacement_at_least(place)), (seed, place)
-        tallies = [context.snapshot.movers(place).tally for place in nodes]
-        shared += len(nodes) - len(set(tallies))
-    assert shared > 50
 
 
 @pytest.mark.parametrize("first", ["leaves", "waits", "neither"])

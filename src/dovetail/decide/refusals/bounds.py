@@ -8,13 +8,13 @@ of nodes that are already leaving count too. Labels, taints and topology only ma
 ignored. Sits in decide, beside moves.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.decide.refusals.launches import Launches, Least
+from dovetail.decide.refusals.launches import Launches
 from dovetail.decide.refusals.planned_room import PlannedRoom
 from dovetail.decide.refusals.shelter import Shelter
 from dovetail.model.cached import cached
@@ -37,10 +37,6 @@ class _Batch(NamedTuple):
     homeless: dict[int, int]
 
 
-_Bound = tuple[int, LaunchPrice | None, bool]
-"""How many new nodes at least, the price of one at least, and whether only pods that fit on no other node count."""
-
-
 class Bounds:
     """Sums over a snapshot, cached for its lifetime."""
 
@@ -52,7 +48,6 @@ class Bounds:
         self._closed = list(closed)
         self._launches = launches
         self._batch: list[_Batch] = []
-        self._of_alike: dict[frozenset[tuple[SpecInfo, int]], tuple[_Bound, ...]] = {}
 
     @cached
     def _open(self) -> npt.NDArray[np.bool_]:
@@ -131,28 +126,17 @@ class Bounds:
         """Return whether pods of leaving nodes count too."""
         return bool(self._counted)
 
-    def replacement_at_least(self, node: int, *, several: bool = False) -> Iterable[_Bound]:
-        """Return lower bounds on the new nodes for removing one node, and on the price of one.
+    def replacement_at_least(
+        self, node: int, *, several: bool = False
+    ) -> Iterator[tuple[int, LaunchPrice | None, bool]]:
+        """Yield lower bounds on the new nodes for removing one node, and on the price of one.
 
         Each bound is tighter and more expensive to compute than the one before; trivial ones are omitted. No price: no
         single machine could hold the pods without a place. The last value says whether the bound rests only on pods
         that fit on no other node. `several`: the minimum price of any number of machines.
         """
+        least_for = self._least_of_several if several else self._launches.least_for
         movers = self._snapshot.movers(node)
-        if several:
-            return self._bounds_of(node, movers, self._least_of_several)
-        if self._counted or movers.started is not movers.specs or self._has_room(node, movers):
-            return self._bounds_of(node, movers, self._launches.least_for)
-        found = self._of_alike.get(movers.tally)
-        if found is None:
-            found = self._of_alike[movers.tally] = tuple(self._bounds_of(node, movers, self._launches.least_for))
-        return found
-
-    def _has_room(self, node: int, movers: Movers) -> bool:
-        """Return whether the node itself could take one of its pods; if not, its bounds depend only on these."""
-        return self.for_moved.usable(movers.started_demand)[1][node]
-
-    def _bounds_of(self, node: int, movers: Movers, least_for: Callable[[dict[int, int]], Least]) -> Iterator[_Bound]:
         leaving = self._leaving_homeless.get(node, self._leaving_homeless[-1])
         homeless, few = self._homeless(node, movers, leaving)
         need = homeless.copy()

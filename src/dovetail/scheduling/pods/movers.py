@@ -94,7 +94,6 @@ class Movers:
         "_specs",
         "_started",
         "_started_demand",
-        "_tally",
         "_waiting",
         "at",
         "classes",
@@ -129,7 +128,6 @@ class Movers:
         self._most: int | None = None
         self._specs: Specs | None = None
         self._started: Specs | None = None
-        self._tally: frozenset[tuple[SpecInfo, int]] | None = None
         self._demand: Demand | None = None
         self._started_demand: Demand | None = None
 
@@ -190,13 +188,6 @@ class Movers:
             started = [cls for pod, cls in pairs if pod.status.phase != "Pending"]
             self._started = self.specs if len(started) == len(self.classes) else _count(started)
         return self._started
-
-    @property
-    def tally(self) -> frozenset[tuple[SpecInfo, int]]:
-        """Return `started` without its order: equal for nodes whose started pods are of the same specs."""
-        if self._tally is None:
-            self._tally = frozenset(self.started)
-        return self._tally
 
     @property
     def kinds(self) -> int:
