@@ -107,10 +107,13 @@ def health_holds(
     for facts in nodes if asking else ():
         if facts.pool_name in asking and facts.counted:
             members.setdefault(facts.pool_name, []).append(facts)
-    names = [pool.metadata.name for pool in pools]
-    pairs = zip(names, pools, strict=True)
-    held = {name: health_hold(pool, policies[name].health, members.get(name, ()), waiting, now) for name, pool in pairs}
-    return {name: gate for name, gate in held.items() if gate is not None}
+    found: dict[str, GateResult] = {}
+    for pool in pools:
+        name = pool.metadata.name
+        held = health_hold(pool, policies[name].health, members.get(name, ()), waiting, now)
+        if held is not None:
+            found[name] = held
+    return found
 
 
 def _halted(name: str, halt: Halt) -> GateResult:

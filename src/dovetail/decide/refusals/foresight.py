@@ -34,7 +34,7 @@ class _FullRoom(PlannedRoom):
         """Place the pods that wait after those that `places` has placed already."""
         super().__init__(snapshot)
         self.room = _replaced(planned.room, places.rows.items())
-        self._waiting = sorted(planned.waiting, key=_by_key)
+        self._waiting = planned.waiting
         self._steps = list(_steps(places, self._waiting, snapshot.initialized))
         self.nodes = planned.nodes.union(places.rows)
         self._rooms: dict[int, Amounts] = {}

@@ -33,7 +33,7 @@ class PlannedRoom:
 
     @property
     def waiting(self) -> Sequence[Entry]:
-        """Return the pods that waited for a node before and may still go anywhere."""
+        """Return the pods that waited for a node before and may still go anywhere, in the order of placement."""
         return self._snapshot.queued
 
     def room_before(self, _cls: PodClass) -> Amounts | None:

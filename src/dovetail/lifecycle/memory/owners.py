@@ -61,5 +61,4 @@ def _replicas(owner: ReplicaSet | StatefulSet) -> int:
 
 
 def _is_ready(pod: Pod) -> bool:
-    staying = is_active(pod)
-    return staying and bool(pod.spec.node_name) and is_true(pod.status.conditions, "Ready")
+    return is_active(pod) and bool(pod.spec.node_name) and is_true(pod.status.conditions, "Ready")

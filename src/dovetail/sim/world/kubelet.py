@@ -8,6 +8,7 @@ from random import Random
 from msgspec.structs import replace
 
 from dovetail.model.objects import Condition, Pod
+from dovetail.scheduling.pods.pod import is_terminal
 from dovetail.sim.world.clock import Alarm, Clock
 from dovetail.sim.world.placement.shapes import Shapes
 from dovetail.sim.world.store import WorldStore
@@ -43,7 +44,7 @@ class Kubelets:
     def finish(self, key: str, phase: str = "Succeeded") -> None:
         """Finish a pod: it is terminal, and not ready."""
         pod = self.store.pods.get(key)
-        if pod is None or pod.status.phase in ("Succeeded", "Failed"):
+        if pod is None or is_terminal(pod):
             return
         conditions = tuple(entry for entry in pod.status.conditions if entry.type != "Ready")
         self.store.put(pod, status=replace(pod.status, phase=phase, conditions=conditions))
@@ -53,7 +54,7 @@ class Kubelets:
         pod = self.store.pods.get(key)
         if pod is None or pod.metadata.deletion_timestamp is not None:
             return
-        if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
+        if not pod.spec.node_name or is_terminal(pod):
             self.store.remove("Pod", key)
             return
         grace = pod.spec.termination_grace_period_seconds

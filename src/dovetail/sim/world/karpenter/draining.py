@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from dovetail.model import names
 from dovetail.model.objects import Pod, Taint
+from dovetail.scheduling.pods.pod import is_terminal
 from dovetail.sim.world.clock import SECOND, Alarm, Clock
 from dovetail.sim.world.eviction import EvictionAnswer, Evictions
 from dovetail.sim.world.kubelet import Kubelets
@@ -110,7 +111,7 @@ class Draining:
         there = 0
         for key, pod in sorted(self.store.pods_on.get(name, {}).items()):
             shape = self.shapes.of(key, pod)
-            if shape.survives_drain or pod.status.phase in ("Succeeded", "Failed") or self._is_stuck(name, pod):
+            if shape.survives_drain or is_terminal(pod) or self._is_stuck(name, pod):
                 continue
             there += 1
             if pod.metadata.deletion_timestamp is None:

@@ -12,6 +12,7 @@ from typing import Final, cast
 from msgspec.structs import replace
 
 from dovetail.model.objects import Condition, Pod
+from dovetail.scheduling.pods.pod import is_terminal
 from dovetail.sim.world.clock import SECOND, Clock
 from dovetail.sim.world.placement.node_choice import NodeChoice
 from dovetail.sim.world.placement.shapes import Shapes, Stuck
@@ -74,10 +75,10 @@ class Scheduler:
             if old is None or not old.spec.node_name:
                 self.waiting.pop(key, None)
                 self.stuck.drop(key)
-                if new.spec.node_name in self.table.rows and new.status.phase not in ("Succeeded", "Failed"):
+                if new.spec.node_name in self.table.rows and not is_terminal(new):
                     self.table.bind(key, self.shapes.of(key, new), new.spec.node_name)
                 return
-            if new.status.phase in ("Succeeded", "Failed"):
+            if is_terminal(new):
                 if key in self.table.pods:
                     self.table.release(key)
                     self._retry()
