@@ -23,7 +23,7 @@ from tests.chaos.front import IDENTITY, Front, front_of
 from tests.chaos.storm import KINDS, STORM_SECONDS, Plan, Trouble, draw
 from tests.paths import ROOT
 from tests.support.background import cloud_on
-from tests.support.control_plane import Client, ControlPlane, eventually
+from tests.support.control_plane import Client, ControlPlane, conditions_of, eventually
 from tests.support.controller import Process
 from tests.support.e2e_world import Tree, World, claim, pod, pool, write_catalogue, write_settings
 from tests.support.history import History, history_of
@@ -253,9 +253,7 @@ def _is_settled(world: World, deeds: Deeds) -> str:
         return f"leaving: {leaving}"
     guarded = set(deeds.guards.values())
     old = [
-        name
-        for name, tree in claims.items()
-        if name not in guarded and any(c["type"] == "Drifted" and c["status"] == "True" for c in _conditions(tree))
+        name for name, tree in claims.items() if name not in guarded and conditions_of(tree).get("Drifted") == "True"
     ]
     if old:
         return f"drifted: {old}"
@@ -266,10 +264,6 @@ def _is_settled(world: World, deeds: Deeds) -> str:
         if tree["metadata"]["labels"].get("pool") == "batch" and tree["status"].get("nodeName", name) not in used
     ]
     return f"empty: {empty}" if empty else ""
-
-
-def _conditions(tree: Tree) -> list[Tree]:
-    return list((tree.get("status") or {}).get("conditions") or [])
 
 
 @pytest.mark.parametrize("seed", _seeds())

@@ -15,7 +15,7 @@ from dovetail.api.crds.definitions import crds
 from dovetail.live.feeds import watch_crd
 from dovetail.live.kubernetes.crd_check import CrdState
 from tests.support.background import Cloud, Inside, cloud_on, running_inside
-from tests.support.control_plane import ControlPlane, eventually
+from tests.support.control_plane import ControlPlane, conditions_of, eventually
 from tests.support.controller import controller
 from tests.support.e2e_world import TAINT, Tree, World, pool, write_catalogue, write_settings
 from tests.support.history import history_of
@@ -101,7 +101,7 @@ def test_release_all_leaves_nothing_of_ours(cluster: ControlPlane, world: World,
     with controller(tmp_path, "dovetail", *_flags(cluster, tmp_path)) as process:
         process.wait_for("leading")
         world.patch(web, {"spec": {"template": {"metadata": {"labels": {"generation": "two"}}}}})
-        eventually(lambda: "Drifted" in json.dumps(world.claims()["first"]["status"]))
+        eventually(lambda: conditions_of(world.claims()["first"]).get("Drifted") == "True")
         cloud.is_on = False
         eventually(lambda: len(world.claims()) == 2)
         process.kill()
@@ -154,7 +154,7 @@ def test_observe_touches_nothing(cluster: ControlPlane, world: World, cloud: Clo
     """An observing controller decides and reports, but only reads: it writes no Lease, event or mark."""
     web = world.pool(pool("web"))
     world.node("idle", web)
-    eventually(lambda: "Consolidatable" in json.dumps(world.claims()["idle"]["status"]))
+    eventually(lambda: conditions_of(world.claims()["idle"]).get("Consolidatable") == "True")
     with proxy_for(cluster.base_url, cluster.ca_path) as front:
         config = json.loads(cluster.kubeconfig.read_text())
         config["clusters"][0]["cluster"] = {"server": front.url}

@@ -11,7 +11,7 @@ from dovetail.live.kubernetes.client import ApiClient
 from dovetail.model import names
 from dovetail.standin.provider import simulated_provider
 from tests.support.background import Inside, running_inside
-from tests.support.control_plane import ControlPlane, eventually
+from tests.support.control_plane import ControlPlane, conditions_of, eventually
 from tests.support.e2e_world import World, pool, write_catalogue, write_settings
 
 Tree = dict[str, Any]
@@ -52,8 +52,7 @@ class Written:
 
 
 def _readable(world: World, of: Tree) -> str:
-    conditions = {each["type"]: each["status"] for each in world.api.get(of)["status"].get("conditions") or ()}
-    return str(conditions.get(POLICY_READABLE, ""))
+    return conditions_of(world.api.get(of) or {}).get(POLICY_READABLE, "")
 
 
 _NAMES = ("nodes", "nodeclaims", "nodepools", "events", "status")

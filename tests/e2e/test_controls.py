@@ -10,7 +10,7 @@ import pytest
 
 from dovetail.cli.main import main
 from tests.support.background import Cloud, cloud_on
-from tests.support.control_plane import ControlPlane, eventually
+from tests.support.control_plane import ControlPlane, conditions_of, eventually
 from tests.support.controller import Process, controller
 from tests.support.e2e_world import Tree, World, pod, pool, replica_set, write_catalogue, write_settings
 from tests.support.history import History
@@ -118,8 +118,7 @@ def deployment(app: str, replicas: int) -> Tree:
 
 def is_ready(item: Tree) -> bool:
     """Return whether a pod is ready."""
-    conditions = item["status"].get("conditions") or []
-    return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
+    return conditions_of(item).get("Ready") == "True"
 
 
 class Client:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.background import Cloud, cloud_on
-from tests.support.control_plane import ControlPlane, eventually
+from tests.support.control_plane import ControlPlane, conditions_of, eventually
 from tests.support.controller import Process, controller
 from tests.support.e2e_world import Tree, World, pool, write_catalogue, write_settings
 from tests.support.history import History
@@ -146,7 +146,7 @@ def test_killed_at_every_step_of_a_roll_back(
             blade = Guillotine(victim, number, after=late)
             proxy.before, proxy.after = blade.before, blade.after
             _drift(world, web, 10 * number + late)
-            eventually(lambda: "Drifted" in json.dumps(world.claims()["first"]["status"]))
+            eventually(lambda: conditions_of(world.claims()["first"]).get("Drifted") == "True")
             cloud.is_on = False
             world.patch(web, {"spec": {"disruption": {"budgets": [{"nodes": "1"}]}}})
             eventually(lambda blade=blade: blade.fell)

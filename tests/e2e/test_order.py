@@ -1,11 +1,10 @@
 """One lifecycle controller and its order (lifecycle-controller), with a controller that finds everything at once."""
 
-import json
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from tests.support.background import cloud_on
-from tests.support.control_plane import ControlPlane, eventually
+from tests.support.control_plane import ControlPlane, conditions_of, eventually
 from tests.support.controller import controller
 from tests.support.e2e_world import World, pool, write_catalogue, write_settings
 
@@ -35,7 +34,7 @@ def test_lifecycle_order_and_stabilization(cluster: ControlPlane, world: World, 
             )
         world.patch(expiring, {"spec": {"disruption": {"expireAfter": "1s"}}})
         world.patch(drifting, {"spec": {"template": {"metadata": {"labels": {"generation": "two"}}}}})
-        eventually(lambda: "Drifted" in json.dumps(world.claims()["stale"]["status"]))
+        eventually(lambda: conditions_of(world.claims()["stale"]).get("Drifted") == "True")
         flags = ("--kubeconfig", str(cluster.kubeconfig), "--catalog", str(catalogue), "--settings", str(settings))
         with controller(tmp_path, "dovetail", *flags) as process:
             eventually(lambda: process.said("replaceExpired", phase="validating"))

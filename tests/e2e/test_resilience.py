@@ -15,7 +15,7 @@ import pytest
 
 from tests.e2e.test_crash import _drift, _most_at_once
 from tests.support.background import Cloud, Inside, cloud_on, running_inside
-from tests.support.control_plane import ControlPlane, eventually
+from tests.support.control_plane import ControlPlane, conditions_of, eventually
 from tests.support.controller import controller
 from tests.support.e2e_world import Tree, World, pool, write_catalogue, write_settings
 from tests.support.history import History, history_of
@@ -114,7 +114,7 @@ def test_the_api_server_restarts_in_the_middle(
     with controller(tmp_path, "dovetail", *_flags(tmp_path, cluster.kubeconfig)) as process:
         process.wait_for("leading")
         _drift(world, web, 1)
-        eventually(lambda: "Drifted" in json.dumps(world.claims()["first"]["status"]))
+        eventually(lambda: conditions_of(world.claims()["first"]).get("Drifted") == "True")
         cloud.is_on = False
         eventually(lambda: len(world.claims()) == 2)
         world.api.close()

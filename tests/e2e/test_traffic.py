@@ -10,7 +10,7 @@ import pytest
 from dovetail.lifecycle.conditions import POLICY_READABLE
 from dovetail.model import names
 from tests.support.background import Inside, cloud_on, running_inside
-from tests.support.control_plane import ControlPlane, eventually
+from tests.support.control_plane import ControlPlane, conditions_of, eventually
 from tests.support.e2e_world import World, pool, write_catalogue, write_settings
 from tests.support.traffic import Recorder, Traffic
 
@@ -75,9 +75,8 @@ def _is_marked(world: World) -> bool:
 
 def _is_said(world: World) -> bool:
     """Return whether the pool `odd` says that its policy can't be read."""
-    conditions = next(p for p in world.all("/apis/karpenter.sh/v1/nodepools") if p["metadata"]["name"] == "odd")
-    found = {each["type"]: each["status"] for each in conditions["status"].get("conditions") or ()}
-    return found.get(POLICY_READABLE) == "False"
+    odd = next(p for p in world.all("/apis/karpenter.sh/v1/nodepools") if p["metadata"]["name"] == "odd")
+    return conditions_of(odd).get(POLICY_READABLE) == "False"
 
 
 def test_lists_once_goes_on_from_bookmarks_and_writes_nothing_twice(

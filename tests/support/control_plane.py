@@ -395,8 +395,12 @@ class Client:
         spec = crd["spec"]
         path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
         stored = self.get(crd) or {}
-        conditions = {each["type"]: each["status"] for each in stored.get("status", {}).get("conditions") or ()}
-        return conditions.get("Established") == "True" and self.request("GET", path)[0] == 200
+        return conditions_of(stored).get("Established") == "True" and self.request("GET", path)[0] == 200
+
+
+def conditions_of(item: dict[str, Any]) -> dict[str, str]:
+    """Return what an object's conditions say, none where nobody has written a status yet."""
+    return {each["type"]: each["status"] for each in (item.get("status") or {}).get("conditions") or ()}
 
 
 def eventually(check: Callable[[], Any], *, seconds_max: float = 300.0) -> Any:

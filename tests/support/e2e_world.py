@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tests.support.control_plane import Client, eventually
+from tests.support.control_plane import Client, conditions_of, eventually
 
 Tree = dict[str, Any]
 TAINT = "karpenter.sh/disruption"
@@ -280,7 +280,7 @@ class World:
                     "node": spec.get("nodeName"),
                     "taints": [taint["key"] for taint in spec.get("taints") or ()],
                     "phase": status.get("phase"),
-                    "conditions": {each["type"]: each["status"] for each in status.get("conditions") or ()},
+                    "conditions": conditions_of(item),
                 }
                 said = " ".join(f"{key}={value}" for key, value in parts.items() if value)
                 lines.append(f"{path.rsplit('/', 1)[1]} {meta['name']}/{meta['uid'][:8]} {said}")

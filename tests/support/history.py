@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.control_plane import ControlPlane, eventually
+from tests.support.control_plane import ControlPlane, conditions_of, eventually
 from tests.support.e2e_world import TAINT, Tree
 
 
@@ -40,8 +40,7 @@ class Entry:
 
     @property
     def is_initialized(self) -> bool:
-        conditions = (self.object.get("status") or {}).get("conditions") or []
-        return any(c["type"] == "Initialized" and c["status"] == "True" for c in conditions)
+        return conditions_of(self.object).get("Initialized") == "True"
 
 
 WATCHED = {"/api/v1/nodes": "Node", "/apis/karpenter.sh/v1/nodeclaims": "NodeClaim"}

@@ -16,7 +16,7 @@ from typing import Any
 
 from dovetail.api.crds.definitions import crds
 from tests.support.background import Cloud, cloud_on
-from tests.support.control_plane import ControlPlane, eventually
+from tests.support.control_plane import ControlPlane, conditions_of, eventually
 from tests.support.e2e_world import CORES, PRICES, Tree, World, catalogue, pool, replica_set, write_settings
 
 BINARY = os.environ.get("KARPENTER_BIN", "")
@@ -247,8 +247,7 @@ def nodes_of(world: World, name: str) -> list[str]:
 
 def is_so(item: Tree, condition: str) -> bool:
     """Return whether a condition of an object is True."""
-    conditions = (item.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == condition and each["status"] == "True" for each in conditions)
+    return conditions_of(item).get(condition) == "True"
 
 
 def karpenters_own() -> list[Tree]:
