@@ -1,8 +1,11 @@
 """Virtual time."""
 
 from datetime import UTC, datetime, timedelta
+from random import Random
 
-from dovetail.sim.world.clock import MINUTE, SECOND, Clock, Dice, seconds
+import pytest
+
+from dovetail.sim.world.clock import MINUTE, SECOND, Alarm, Clock, Dice, seconds
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 
@@ -16,6 +19,38 @@ def test_things_happen_in_order_of_time_then_of_asking() -> None:
     clock.run(3 * SECOND)
     assert seen == ["first", "second", "late"]
     assert clock.now == 3 * SECOND
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_order_holds_however_far_ahead_actions_are_scheduled(seed: int) -> None:
+    """Near or far ahead, from within other actions or not, and in whatever steps time passes: time, then asking."""
+    dice, clock = Random(seed), Clock(START)
+    asked: list[tuple[int, int]] = []
+    seen: list[tuple[int, int]] = []
+    alarms: list[Alarm] = []
+
+    def act(number: int) -> None:
+        seen.append((clock.now, number))
+        if dice.random() < 0.4:
+            ask()
+
+    def ask() -> None:
+        number = len(asked)
+        due = clock.now + dice.choice((0, 1, SECOND // 100, SECOND, 7 * MINUTE)) * dice.randrange(3)
+        asked.append((due, number))
+        alarms.append(clock.at(due, act, number))
+
+    for _ in range(60):
+        for _ in range(dice.randrange(8)):
+            ask()
+        late = [alarm for alarm in alarms if alarm.due > clock.now]
+        if late:
+            dice.choice(late).cancel()
+        clock.run(clock.now + dice.choice((0, 1, SECOND // 3, 40 * SECOND, 5 * MINUTE)))
+    cancelled = {number for number, alarm in enumerate(alarms) if alarm.action is None}
+    clock.run(clock.now + 20 * MINUTE)
+    assert seen == sorted(entry for entry in asked if entry[1] not in cancelled and entry[0] <= clock.now)
+    assert clock.happened == len(seen) > 200
 
 
 def test_what_is_asked_for_in_the_past_happens_now() -> None:

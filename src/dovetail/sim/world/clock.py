@@ -11,20 +11,23 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any, Final
 
+from msgspec import Struct
+
 SECOND: Final = 1_000_000_000
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE
+_SLOT: Final = 28
+"""The length of a slot is two to the power of this in nanoseconds: about a quarter of a second."""
+_MICROSECOND: Final = timedelta(microseconds=1)
+_Entry = tuple[int, int, "Alarm"]
 
 
-class Alarm:
+class Alarm(Struct, eq=False):
     """Something that will happen; `cancel` makes it not happen."""
 
-    __slots__ = ("action", "arguments", "due")
-
-    def __init__(self, due: int, action: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        self.due = due
-        self.action: Callable[..., None] | None = action
-        self.arguments = arguments
+    due: int
+    action: Callable[..., None] | None
+    arguments: tuple[Any, ...]
 
     def cancel(self) -> None:
         """Forget it; cancelling twice is fine."""
@@ -33,29 +36,42 @@ class Alarm:
 
 
 class Clock:
-    """Nanoseconds since `start`, and what is to happen when."""
+    """Nanoseconds since `start`, and what is to happen when.
+
+    Tens of thousands of actions may wait, so they wait in slots, unsorted; only those of the slot that time has reached
+    are put in order (`_queue`, a heap).
+    """
 
     def __init__(self, start: datetime) -> None:
         self.start = start
         self.now = 0
         self.happened = 0
-        self._queue: list[tuple[int, int, Alarm]] = []
+        self._queue: list[_Entry] = []
+        self._slot = 0
+        self._slots: dict[int, list[_Entry]] = {}
+        self._next_slots: list[int] = []
         self._asked = 0
         self._instant = start
         self._instant_at = 0
 
     def at(self, due: int, action: Callable[..., None], *arguments: Any) -> Alarm:
         """Schedule an action at a time; one in the past happens now."""
-        return self._add(max(due, self.now), action, arguments)
+        return self.after(due - self.now, action, *arguments)
 
     def after(self, delay: int, action: Callable[..., None], *arguments: Any) -> Alarm:
         """Schedule an action some nanoseconds from now."""
-        return self._add(self.now + max(delay, 0), action, arguments)
-
-    def _add(self, due: int, action: Callable[..., None], arguments: tuple[Any, ...]) -> Alarm:
+        due = self.now + delay if delay > 0 else self.now
         timer = Alarm(due, action, arguments)
         self._asked += 1
-        heapq.heappush(self._queue, (due, self._asked, timer))
+        slot = due >> _SLOT
+        if slot <= self._slot:
+            heapq.heappush(self._queue, (due, self._asked, timer))
+            return timer
+        entries = self._slots.get(slot)
+        if entries is None:
+            entries = self._slots[slot] = []
+            heapq.heappush(self._next_slots, slot)
+        entries.append((due, self._asked, timer))
         return timer
 
     def instant(self) -> datetime:
@@ -67,7 +83,7 @@ class Clock:
 
     def instant_of(self, when: int) -> datetime:
         """Return nanoseconds since the start as a `datetime` (microseconds, rounded down)."""
-        return self.start + timedelta(microseconds=when // 1000)
+        return self.start + _MICROSECOND * (when // 1000)
 
     def since_start(self, instant: datetime) -> int:
         """Return the inverse of `instant_of`."""
@@ -76,16 +92,30 @@ class Clock:
 
     def run(self, until: int) -> None:
         """Run everything that falls due up to and including `until`."""
-        queue = self._queue
-        while queue and queue[0][0] <= until:
-            due, _, timer = heapq.heappop(queue)
-            action = timer.action
-            if action is None:
-                continue
-            self.now = due
-            self.happened += 1
-            action(*timer.arguments)
+        pop = heapq.heappop
+        while self._queue or self._reach_slot(until):
+            queue = self._queue
+            while queue and queue[0][0] <= until:
+                due, _, timer = pop(queue)
+                action = timer.action
+                if action is None:
+                    continue
+                self.now = due
+                self.happened += 1
+                action(*timer.arguments)
+            if queue:
+                break
         self.now = max(self.now, until)
+
+    def _reach_slot(self, until: int) -> bool:
+        """Put the next slot in order, if it begins by then and there is one."""
+        slots = self._next_slots
+        if not slots or slots[0] << _SLOT > until:
+            return False
+        self._slot = heapq.heappop(slots)
+        self._queue = self._slots.pop(self._slot)
+        heapq.heapify(self._queue)
+        return True
 
 
 class Dice:
