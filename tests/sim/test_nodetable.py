@@ -24,6 +24,7 @@ from dovetail.model.objects import (
     Taint,
     Toleration,
 )
+from dovetail.sim.world.placement.columns import RowCounts
 from dovetail.sim.world.placement.nodetable import NodeTable
 from dovetail.sim.world.placement.shapes import PodShape, shape_of
 from tests.support.node_tables import change
@@ -109,6 +110,23 @@ def test_a_node_that_may_have_opened_is_not_missed(seed: int) -> None:
     assert answers == {True, False}
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_counts_by_row_and_as_a_column_are_the_same(seed: int) -> None:
+    """Pods counted in rows, before and after the table grew, are in the column, and rows without any are not kept."""
+    dice, counts, plain = Random(seed), RowCounts(), dict[int, int]()
+    size = 8
+    for step in range(300):
+        row = dice.randrange(size)
+        by = -1 if plain.get(row) and dice.random() < 0.5 else 1
+        counts.add(row, by)
+        plain[row] = plain.get(row, 0) + by
+        if step % 7 == 0:
+            assert counts.column(size).tolist() == [plain.get(row, 0) for row in range(size)]
+            assert counts == {row: count for row, count in plain.items() if count}
+        if step % 100 == 99:
+            size *= 2
+
+
 def test_open_means_fits_admits_and_has_room() -> None:
     """A shape with another zone, a taint it does not tolerate, or no room has no open row."""
     table = NodeTable()
@@ -121,7 +139,7 @@ def test_open_means_fits_admits_and_has_room() -> None:
     )
     found = {at: bool(table.columns(pod).open[table.rows["n"]]) for at, pod in enumerate(SHAPES)}
     assert found == {0: False, 1: False, 2: False, 3: True, 4: False, 5: False, 6: False}
-    table.bind("taken", SHAPES[3], "n")
+    table.bind("taken", SHAPES[3], table.rows["n"])
     assert not table.columns(SHAPES[3]).open.any()
     table.release("taken")
     assert table.columns(SHAPES[3]).open.sum() == 1
@@ -131,7 +149,7 @@ def test_bound_pod_may_ask_for_what_no_node_has() -> None:
     """A pod that is bound already may request a resource that no node has named yet, as in a captured cluster."""
     table = NodeTable()
     table.set_node(Node(metadata=ObjectMeta(name="n"), status=NodeStatus(allocatable={"cpu": "4", "memory": "8Gi"})))
-    table.bind("pod", SHAPES[4], "n")
+    table.bind("pod", SHAPES[4], table.rows["n"])
     assert table.room[table.rows["n"], table.resources["example.com/gpu"]] == -1
 
 

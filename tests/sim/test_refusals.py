@@ -73,7 +73,7 @@ def test_only_those_refuse_whose_terms_pick_a_pod(seed: int) -> None:
         pod = dice.choice((WEB, JOBS, *LONERS[: 1 + step // 40]))
         shapes.set(f"p{step}", pod)
         if dice.random() < 0.6:
-            table.bind(f"p{step}", pod, f"n{dice.randrange(12)}")
+            table.bind(f"p{step}", pod, table.rows[f"n{dice.randrange(12)}"])
         elif table.pods:
             table.release(dice.choice(sorted(table.pods)))
         for other in (WEB, JOBS):

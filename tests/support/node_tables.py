@@ -18,7 +18,7 @@ def change(
     elif what < 0.25:
         table.set_node(node(dice.choice(nodes), dice))
     elif what < 0.7:
-        table.bind(f"pod-{step}", dice.choice(shapes), dice.choice(nodes))
+        table.bind(f"pod-{step}", dice.choice(shapes), table.rows[dice.choice(nodes)])
     elif what < 0.8 and table.pods:
         table.terminating(dice.choice(sorted(table.pods)))
     elif what < 0.95 and table.pods:

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from dovetail.model.objects import LabelSelectorSpec, PodAffinityTerm
 from dovetail.sim.world.placement.shapes import PodShape
@@ -53,6 +54,36 @@ class Numbers:
         return other
 
 
+class RowCounts(dict[int, int]):
+    """How many pods there are in each row that has any; there are as many of these as workloads, each on few nodes.
+
+    `column` has them as an array, which is kept from the first time that it is asked for.
+    """
+
+    __slots__ = ("_column",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._column: Numbers | None = None
+
+    def add(self, row: int, by: int) -> None:
+        """Count more pods in a row, or fewer."""
+        count = self[row] = self.get(row, 0) + by
+        if not count:
+            del self[row]
+        if self._column is not None and row < len(self._column.cells):
+            self._column.cells[row] = count
+
+    def column(self, size: int) -> Ints:
+        """Return the counts of so many rows."""
+        column = self._column
+        if column is None or len(column.cells) != size:
+            column = self._column = Numbers(size)
+            for row, count in self.items():
+                column.cells[row] = count
+        return column.all
+
+
 @dataclass(slots=True, eq=False)
 class NodeGroup:
     """Pods that a selector picks (or that carry a term), counted per node: all, and those not terminating.
@@ -61,19 +92,9 @@ class NodeGroup:
     """
 
     picks: Callable[[PodShape], bool]
-    counts: Numbers
-    counts_active: Numbers
+    every: RowCounts = field(default_factory=RowCounts)
+    active: RowCounts = field(default_factory=RowCounts)
     sums: dict[str, dict[int, int]] = field(default_factory=dict)
-
-    @property
-    def every(self) -> Ints:
-        """Return how many pods each node has."""
-        return self.counts.all
-
-    @property
-    def active(self) -> Ints:
-        """Return how many pods that are not terminating each node has."""
-        return self.counts_active.all
 
 
 @dataclass(slots=True, eq=False)
@@ -93,6 +114,10 @@ class NodeTerms:
     seen: int = 0
 
 
+Standing = tuple[Sequence[int], list[int], float, bool]
+"""Rows, their domains, how much a pod in a domain counts against it, and whether a row has no domain."""
+
+
 @dataclass(slots=True, eq=False)
 class ShapeColumns:
     """What nodes are to one kind of pod, by row.
@@ -100,19 +125,21 @@ class ShapeColumns:
     `open`: the node fits, admits the pod and has room for it. `requests` and `scoring`: CPU and memory of one pod.
     `seen` and `seen_room`: how far the table's logs have been followed. `rows` and `few`: the open rows, if they are
     known; the list only if they are few. `scored`: what resources alone count for, by row, as far as asked. `standing`:
-    by label key, the domains of the rows in a list (which must be that very list) and how many there are.
+    by label key, what is known of the rows in a list (which must be that very list). `needs`: what one pod requests, by
+    column of the table.
     """
 
     terms: NodeTerms
     open: Bools
     requests: tuple[int, int]
     scoring: tuple[int, int]
+    needs: tuple[tuple[int, int], ...]
     rows: Ints | None = None
     few: list[int] | None = None
     seen: int = 0
     seen_room: int = 0
     scored: dict[int, int] = field(default_factory=dict)
-    standing: dict[str, tuple[Sequence[int], list[int], int]] = field(default_factory=dict)
+    standing: dict[str, Standing] = field(default_factory=dict)
 
     def open_rows(self) -> Ints:
         """Return the rows of the open nodes, in order; `few` lists them from then on, if they are few."""
@@ -138,8 +165,7 @@ class ShapeColumns:
             self.few = None
 
 
-@dataclass(slots=True)
-class Row:
+class Row(Struct, eq=False):
     """A bound pod: its shape, its row, and whether it is not terminating."""
 
     shape: PodShape

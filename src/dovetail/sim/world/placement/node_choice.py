@@ -37,7 +37,7 @@ class NodeChoice:
     def pick(self, shape: PodShape) -> int:
         """Return the row of the node that a pod of this shape would go to now; -1 where there is none."""
         columns = self.table.columns(shape)
-        plain = self.is_plain(shape) and not shape.ports
+        plain = not (shape.looks_at_pods or shape.ports or (self.shapes.with_apart and self._refusals(shape)))
         few = columns.few if plain else None
         if few is None:
             rows = columns.open_rows() if plain else self._filtered(shape, columns).nonzero()[0]
@@ -108,7 +108,7 @@ class NodeChoice:
             return counted
         group = self.table.of_constraint(shape, entry)
         size = len(topology.numbers)
-        per_domain = np.bincount(domain[counted], weights=group.active[counted], minlength=size)
+        per_domain = np.bincount(domain[counted], weights=group.active.column(self.table.size)[counted], minlength=size)
         present = np.bincount(domain[counted], minlength=size) > 0
         least = per_domain[present].min()
         if entry.min_domains is not None and int(present.sum()) < entry.min_domains:
@@ -123,7 +123,7 @@ class NodeChoice:
         for term in shape.required_near:
             group = self.table.of_term(shape, term)
             has_label = self.table.topology(term.topology_key).domain >= 0
-            if not group.every.any() and group.picks(shape):
+            if not group.every and group.picks(shape):
                 good &= has_label  # the first of a group that wants to be together may start anywhere
             else:
                 good &= has_label & (self.table.per_domain(group.every, term.topology_key) > 0)

@@ -19,6 +19,7 @@ from dovetail.sim.world.placement.columns import (
     NodeTerms,
     Numbers,
     Row,
+    RowCounts,
     ShapeColumns,
     Topology,
     selector_key,
@@ -94,14 +95,14 @@ class NodeTable:
         known = self.nodes[row]
         self.nodes[row] = node
         if known is None or known.status.allocatable != node.status.allocatable:
-            fresh = np.zeros(len(self.resources), np.int64)
-            for resource, text in node.status.allocatable.items():
-                column = self._resource(resource)
-                if column >= len(fresh):
-                    fresh = np.append(fresh, np.zeros(column + 1 - len(fresh), np.int64))
-                fresh[column] = resource_amount(resource, text)
-            self.room[row] += fresh - self.allocatable[row]
-            self.allocatable[row] = fresh
+            amounts = {
+                self._resource(name): resource_amount(name, text) for name, text in node.status.allocatable.items()
+            }
+            room, able, at = self.rooms.cells, self.allocatables.cells, row * self.rooms.width
+            for column in range(self.rooms.width):
+                amount = amounts.get(column, 0)
+                room[at + column] += amount - able[at + column]
+                able[at + column] = amount
             self.room_log.append(row)
         if known is None or known.metadata.labels != node.metadata.labels:
             for key, topology in self._topologies.items():
@@ -136,9 +137,6 @@ class NodeTable:
             self.scorings = self.scorings.grown(self.size, 2)
             for topology in self._topologies.values():
                 topology.domains = topology.domains.grown(self.size, fill=-1)
-            for group in self._groups.values():
-                group.counts = group.counts.grown(self.size)
-                group.counts_active = group.counts_active.grown(self.size)
             self._terms.clear()
             self._columns.clear()
         return self._free.pop()
@@ -169,40 +167,34 @@ class NodeTable:
         topology.domains.cells[row] = number
         return number != before
 
-    def per_domain(self, counts: Ints, key: str) -> Ints:
+    def per_domain(self, counts: RowCounts, key: str) -> Ints:
         """Return for each node how many counted pods are in its domain; 0 if it has no domain."""
-        domain = self.topology(key).domain
-        sums = np.array([0, *self._sums(counts, key)])
-        result: Ints = sums[domain + 1]
+        topology = self.topology(key)
+        sums = np.zeros(len(topology.numbers) + 1, np.int64)
+        for number, count in _sums(counts, topology).items():
+            sums[number + 1] = count
+        result: Ints = sums[topology.domain + 1]
         return result
 
     def active_in_domains(self, group: NodeGroup, key: str, columns: ShapeColumns) -> Mapping[int, int]:
         """Return how many pods of a group that are not terminating each domain has on nodes that fit a kind."""
         if columns.terms.fitting < len(self.rows):
-            return dict(enumerate(self._sums(np.where(columns.terms.fits, group.active, 0), key)))
+            fits = columns.terms.fits
+            return _sums({row: n for row, n in group.active.items() if fits.item(row)}, self.topology(key))
         found = group.sums.get(key)
         if found is None:
-            found = group.sums[key] = dict(enumerate(self._sums(group.active, key)))
-        return found
-
-    def _sums(self, counts: Ints, key: str) -> list[int]:
-        """Return how many counted pods are in each domain."""
-        topology = self.topology(key)
-        known = topology.domain >= 0
-        sums = np.bincount(topology.domain[known], weights=counts[known], minlength=len(topology.numbers))
-        found: list[int] = sums.astype(np.int64).tolist()
+            found = group.sums[key] = _sums(group.active, self.topology(key))
         return found
 
     # ------------------------------------------------------------ pods
 
-    def bind(self, key: str, shape: PodShape, node: str) -> None:
-        """Add a pod to a node."""
-        row = self.rows[node]
+    def bind(self, key: str, shape: PodShape, row: int) -> None:
+        """Add a pod to the node in a row."""
         groups = self.groups_of(shape)
         self.pods[key] = self._pods_of[shape][key] = Row(shape, row, active=True)
         self._take(shape, row, 1)
         for group in groups:
-            group.counts.cells[row] += 1
+            group.every.add(row, 1)
             self._count_active(group, row, 1)
 
     def terminating(self, key: str) -> None:
@@ -214,7 +206,7 @@ class NodeTable:
                 self._count_active(group, entry.row, -1)
 
     def _count_active(self, group: NodeGroup, row: int, by: int) -> None:
-        group.counts_active.cells[row] += by
+        group.active.add(row, by)
         for key, sums in group.sums.items():
             number = self._topologies[key].domains.cells[row]
             if number >= 0:
@@ -229,11 +221,11 @@ class NodeTable:
         del self.pods[key], self._pods_of[entry.shape][key]
         self._take(entry.shape, entry.row, -1)
         for group in self.groups_of(entry.shape):
-            group.counts.cells[entry.row] -= 1
+            group.every.add(entry.row, -1)
 
     def _take(self, shape: PodShape, row: int, sign: int) -> None:
         self.room_log.append(row)
-        needs = self._needs_of(shape)  # may make the table wider: before `rooms` is looked up
+        needs = self._needs.get(shape) or self._needs_of(shape)  # may make the table wider: before `rooms` is looked up
         room, at, scoring = self.rooms.cells, row * self.rooms.width, self.scorings.cells
         for column, amount in needs:
             room[at + column] -= sign * amount
@@ -269,13 +261,14 @@ class NodeTable:
         """
         found = self._groups.get(key)
         if found is None:
-            found = NodeGroup(picks, Numbers(self.size), Numbers(self.size))
+            found = NodeGroup(picks)
             for shape in self._shapes_at.get(label, ()):
                 if picks(shape):
                     self._groups_of[shape].append(found)
                     for entry in self._pods_of[shape].values():
-                        found.counts.cells[entry.row] += 1
-                        found.counts_active.cells[entry.row] += entry.active
+                        found.every.add(entry.row, 1)
+                        if entry.active:
+                            found.active.add(entry.row, 1)
             self._groups[key] = found
             self._groups_at.setdefault(label, []).append(found)
         return found
@@ -334,12 +327,13 @@ class NodeTable:
                 np.zeros(self.size, np.bool_),
                 (shape.requests.get("cpu", 0), shape.requests.get("memory", 0)),
                 (shape.scoring_cpu, shape.scoring_memory),
+                self._needs_of(shape),
             )
             stale = list(self.rows.values())
         elif found.seen == len(self.log) and len(self.room_log) - found.seen_room <= 1:
             if found.seen_room < len(self.room_log):  # as usual: the last pod of its kind was bound
                 found.seen_room = len(self.room_log)
-                self._open_rows(shape, found, self.room_log[-1:])
+                self._open_row(found, self.room_log[-1])
             return found
         else:
             stale = self.log[found.seen :] + self.room_log[found.seen_room :]
@@ -353,7 +347,8 @@ class NodeTable:
             found.rows = found.few = None
             found.scored.clear()
         else:
-            self._open_rows(shape, found, dict.fromkeys(stale))
+            for row in dict.fromkeys(stale):
+                self._open_row(found, row)
         return found
 
     def _terms_of(self, shape: PodShape) -> NodeTerms:
@@ -378,21 +373,18 @@ class NodeTable:
                 self._look(terms, shape, row)
             terms.seen = len(self.log)
 
-    def _open_rows(self, shape: PodShape, columns: ShapeColumns, rows: Iterable[int]) -> None:
-        """Update whether these rows are open; what was scored for them no longer holds."""
-        needs = self._needs_of(shape)
-        fits, admitted = columns.terms.fits, columns.terms.admitted
-        room, width = self.rooms.cells, self.rooms.width
-        for row in rows:
-            columns.scored.pop(row, None)
-            is_open = fits.item(row) and admitted.item(row)
-            at = row * width
-            for column, amount in needs if is_open else ():
+    def _open_row(self, columns: ShapeColumns, row: int) -> None:
+        """Update whether a row is open; what was scored for it no longer holds."""
+        columns.scored.pop(row, None)
+        is_open = columns.terms.fits.item(row) and columns.terms.admitted.item(row)
+        if is_open:
+            room, at = self.rooms.cells, row * self.rooms.width
+            for column, amount in columns.needs:
                 if room[at + column] < amount:
                     is_open = False
                     break
-            if is_open != columns.open.item(row):
-                columns.set_open(row, is_open=is_open)
+        if is_open != columns.open.item(row):
+            columns.set_open(row, is_open=is_open)
 
     def open_to(self, shape: PodShape, columns: ShapeColumns) -> Bools:
         """Return for each row whether the node fits, admits a pod of this shape and has room for it."""
@@ -424,3 +416,13 @@ class NodeTable:
                 for entry in near.preferred_during_scheduling_ignored_during_execution
                 if term_matches(entry.preference, labels, name)
             )
+
+
+def _sums(counts: Mapping[int, int], topology: Topology) -> dict[int, int]:
+    """Return how many counted pods are in each domain that has any."""
+    domain, sums = topology.domains.cells, dict[int, int]()
+    for row, count in counts.items():
+        number = domain[row]
+        if number >= 0:
+            sums[number] = sums.get(number, 0) + count
+    return sums

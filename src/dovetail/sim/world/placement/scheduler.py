@@ -15,7 +15,7 @@ from dovetail.model.objects import Condition, Pod
 from dovetail.scheduling.pods.pod import is_terminal
 from dovetail.sim.world.clock import SECOND, Clock
 from dovetail.sim.world.placement.node_choice import NodeChoice
-from dovetail.sim.world.placement.shapes import Shapes, Stuck
+from dovetail.sim.world.placement.shapes import PodShape, Shapes, Stuck
 from dovetail.sim.world.store import Change, WorldStore
 
 _CYCLE: Final = SECOND // 100
@@ -74,9 +74,12 @@ class Scheduler:
         if new.spec.node_name:
             if old is None or not old.spec.node_name:
                 self.waiting.pop(key, None)
+                if key in self.table.pods:
+                    return  # bound here
                 self.stuck.drop(key)
-                if new.spec.node_name in self.table.rows and not is_terminal(new):
-                    self.table.bind(key, self.shapes.of(key, new), new.spec.node_name)
+                row = self.table.rows.get(new.spec.node_name)
+                if row is not None and not is_terminal(new):
+                    self.table.bind(key, self.shapes.of(key, new), row)
                 return
             if is_terminal(new):
                 if key in self.table.pods:
@@ -152,7 +155,7 @@ class Scheduler:
                 if self.choice.is_plain(shape):
                     hopeless.add(shape.kind)  # rooms only shrink until the next try
             else:
-                self._bind(key, pod, self.table.name_of(row))
+                self._bind(key, pod, shape, row)
 
     # ------------------------------------------------------------ one cycle
 
@@ -185,7 +188,7 @@ class Scheduler:
                 self._fail(key, pod)
                 failed.append(key)
             else:
-                self._bind(key, pod, self.table.name_of(row))
+                self._bind(key, pod, shape, row)
         if failed:
             self.on_unschedulable(failed)
 
@@ -197,20 +200,23 @@ class Scheduler:
         del self.waiting[key]
         pod = self.store.pods[key]
         if not pod.spec.node_name and pod.metadata.deletion_timestamp is None:
-            row = self.choice.pick(self.shapes.of(key, pod))
-            node = self.table.nodes[row] if row >= 0 else None
-            if node is None:
+            shape = self.shapes.of(key, pod)
+            row = self.choice.pick(shape)
+            if row < 0:
                 self._fail(key, pod)
                 self.on_unschedulable((key,))
             else:
-                self._bind(key, pod, node.metadata.name)
+                self._bind(key, pod, shape, row)
         if self.waiting and not self._cycle_asked:
             self._cycle_asked = True
             self.clock.after(self.pace, self._cycle)
 
-    def _bind(self, key: str, pod: Pod, node: str) -> None:
+    def _bind(self, key: str, pod: Pod, shape: PodShape, row: int) -> None:
+        """Put a pod on the node in a row."""
+        self.stuck.drop(key)
+        self.table.bind(key, shape, row)
         status = replace(pod.status, conditions=self._scheduled("True"), nominated_node_name="")
-        bound = self.store.put(pod, key, spec=replace(pod.spec, node_name=node), status=status)
+        bound = self.store.put(pod, key, spec=replace(pod.spec, node_name=self.table.name_of(row)), status=status)
         self.on_bound(key, cast("Pod", bound))
 
     def _fail(self, key: str, pod: Pod) -> None:

@@ -7,7 +7,8 @@ compares both ways. Doesn't draw among equals; `sim.world.placement.node_choice`
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from math import floor
 from operator import add
 from typing import Any, Final, NamedTuple
 
@@ -20,6 +21,7 @@ from dovetail.sim.world.placement.columns import (
     Ints,
     NodeGroup,
     ShapeColumns,
+    Standing,
     Topology,
     with_label_keys,
 )
@@ -102,8 +104,13 @@ class NodeScores:
             worst = max(shunned)
             if worst:
                 scores = [s + 3 * (100 - taints * 100 // worst) for s, taints in zip(scores, shunned, strict=True)]
-        spread = self._spread_of_few(shape, rows, columns)
-        return [score + 2 * more for score, more in zip(scores, spread, strict=True)] if spread else scores
+        constraints = self._soft.get(shape)
+        if constraints is None:
+            constraints = self._soft_constraints(shape)
+        if not constraints:
+            return scores
+        spread = self._spread_of_few(shape, constraints, rows, columns)
+        return [score + 2 * more for score, more in zip(scores, spread, strict=True)]
 
     def _score_of_resources(self, row: int, columns: ShapeColumns) -> int:
         table = self.table
@@ -121,32 +128,31 @@ class NodeScores:
             score += int(75 + 50 * (before - after))
         return score
 
-    def _spread_of_few(self, shape: PodShape, rows: Sequence[int], columns: ShapeColumns) -> list[int] | None:
-        constraints = self._soft_constraints(shape)
-        if not constraints:
-            return None
-        raw, ignored = [0.0] * len(rows), set[int]()
+    def _spread_of_few(
+        self, shape: PodShape, constraints: Sequence[_Soft], rows: Sequence[int], columns: ShapeColumns
+    ) -> list[int]:
+        raw, ignored, kept = list[float](), set[int](), columns.standing
         for key, max_skew, group, topology in constraints:
-            standing = columns.standing.get(key)
+            standing = kept.get(key)
             if standing is None or standing[0] is not rows:
-                standing = columns.standing[key] = _standing(rows, key, topology)
-            _, here, domains = standing
-            factor, rest = _FACTORS[domains], max_skew - 1
-            if key == names.HOSTNAME:
-                active = group.counts_active.cells
-                more = [active[row] * factor + rest for row in rows]
-            else:
-                sums = self.table.active_in_domains(group, key, columns)
-                more = [sums.get(number, 0) * factor + rest for number in here]
-            if -1 in here:
+                standing = kept[key] = _standing(rows, key, topology)
+            _, here, factor, misses = standing
+            counts: Mapping[int, int] = group.active
+            places = rows
+            if key != names.HOSTNAME:
+                counts, places = self.table.active_in_domains(group, key, columns), here
+            count, rest = counts.get, max_skew - 1
+            more = [count(place, 0) * factor + rest for place in places]
+            if misses:
                 more = [0.0 if number < 0 else amount for number, amount in zip(here, more, strict=True)]
                 if shape.spread:
                     ignored.update(at for at, number in enumerate(here) if number < 0)
-            raw = list(map(add, raw, more))
-        rounded = [math.floor(amount + 0.5) for amount in raw]
+            raw = [*map(add, raw, more)] if raw else more
+        rounded = [floor(amount + 0.5) for amount in raw]
         if not ignored:
-            high, low = max(rounded), min(rounded)
-            return [100 * (high + low - amount) // high for amount in rounded] if high else [100] * len(rows)
+            high = max(rounded)
+            both = high + min(rounded)
+            return [100 * (both - amount) // high for amount in rounded] if high else [100] * len(rows)
         considered = [amount for at, amount in enumerate(rounded) if at not in ignored]
         high, low = max(considered, default=0), min(considered, default=0)
         return [
@@ -197,7 +203,7 @@ class NodeScores:
             known = here >= 0
             counts: npt.NDArray[Any]
             if key == names.HOSTNAME:
-                counts, domains = group.active[rows], len(rows)
+                counts, domains = group.active.column(self.table.size)[rows], len(rows)
             else:
                 sums = self.table.active_in_domains(group, key, columns)
                 there = np.flatnonzero(np.bincount(here[known]))
@@ -227,11 +233,15 @@ class NodeScores:
         return scores
 
 
-def _standing(rows: Sequence[int], key: str, topology: Topology) -> tuple[Sequence[int], list[int], int]:
-    """Return the domain of each row under a label key, and how many domains there are; every host name is one."""
+def _standing(rows: Sequence[int], key: str, topology: Topology) -> Standing:
+    """Return the domain of each row under a label key, how much a pod counts, and whether a row has no domain.
+
+    How much a pod counts follows from the number of domains; every host name is one.
+    """
     domain = topology.domains.cells
     here = [domain[row] for row in rows]
-    return rows, here, len(rows) if key == names.HOSTNAME else len({*here} - _NO_DOMAIN)
+    domains = len(rows) if key == names.HOSTNAME else len({*here} - _NO_DOMAIN)
+    return rows, here, _FACTORS[domains], -1 in here
 
 
 def _apart(cpu: float, memory: float) -> float:

@@ -176,14 +176,14 @@ _Name = TypeVar("_Name", PodShape, bytes)
 class Stuck:
     """The keys of pods that found no node, in queues: thousands may be stuck, and few are worth another try.
 
-    Their order is that in which they failed last. Each shape has a queue, and so has each kind: where no other pod has
-    a say in where they may go, and one of a kind finds no node, neither do the others. The queues of shapes where other
-    pods have a say are also kept by themselves: they are few.
+    Their order is that in which they failed last. Each kind has a queue: where no other pod has a say in where they may
+    go, and one of a kind finds no node, neither do the others. Shapes where other pods have a say have queues, too; the
+    other shapes from the first time that they are tried by shape.
     """
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
-        self._by_shape: dict[PodShape, _Queue] = {}
+        self._by_shape: dict[PodShape, _Queue] | None = None
         self._by_kind: dict[bytes, _Queue] = {}
         self._looking_at_pods: dict[PodShape, _Queue] = {}
         self.number = 0
@@ -202,24 +202,27 @@ class Stuck:
         if key not in self._entries:
             self.number += 1
             entry = self._entries[key] = (self.number, shape)
-            _put_in(self._by_shape, shape, key, entry)
             _put_in(self._by_kind, shape.kind, key, entry)
             if shape.looks_at_pods:
-                self._looking_at_pods[shape] = self._by_shape[shape]
+                _put_in(self._looking_at_pods, shape, key, entry)
+            if self._by_shape is not None:
+                _put_in(self._by_shape, shape, key, entry)
 
     def drop(self, key: str) -> None:
         """Take a pod out, if it is there."""
         entry = self._entries.pop(key, None)
         if entry is not None:
-            _take_out(self._by_shape, entry[1], key)
-            _take_out(self._by_kind, entry[1].kind, key)
-            if entry[1] not in self._by_shape:
-                self._looking_at_pods.pop(entry[1], None)
+            shape = entry[1]
+            _take_out(self._by_kind, shape.kind, key)
+            if shape.looks_at_pods:
+                _take_out(self._looking_at_pods, shape, key)
+            if self._by_shape is not None:
+                _take_out(self._by_shape, shape, key)
 
     def clear(self) -> None:
         """Take all out."""
         self._entries.clear()
-        self._by_shape.clear()
+        self._by_shape = None
         self._by_kind.clear()
         self._looking_at_pods.clear()
 
@@ -243,22 +246,31 @@ class Stuck:
 
         `by_shape`: pods of one kind may fare differently, so the queues are those of shapes.
         """
-        heads = [_first(queue) for queue in (self._by_shape if by_shape else self._looking_at_pods).values()]
+        shapes = self._shapes() if by_shape else self._looking_at_pods
+        heads = [_first(queue) for queue in shapes.values()]
         if not by_shape:
-            firsts = (_first(queue) for queue in self._by_kind.values() if queue)
+            firsts = (_first(queue) for queue in self._by_kind.values())
             heads.extend(first for first in firsts if not first[2].looks_at_pods)
         heapify(heads)
+        entries = self._entries
         while heads:
             _, key, shape = heads[0]
             yield key, shape
             queue: _Queue | None = None
-            if key not in self._entries:
-                apart = by_shape or shape.looks_at_pods
-                queue = self._by_shape.get(shape) if apart else self._by_kind.get(shape.kind)
+            if key not in entries:
+                queue = shapes.get(shape) if by_shape or shape.looks_at_pods else self._by_kind.get(shape.kind)
             if queue:
                 heapreplace(heads, _first(queue))
             else:
                 heappop(heads)
+
+    def _shapes(self) -> dict[PodShape, _Queue]:
+        """Return the queues of all shapes, kept from now on."""
+        if self._by_shape is None:
+            self._by_shape = {}
+            for key, entry in self._entries.items():
+                _put_in(self._by_shape, entry[1], key, entry)
+        return self._by_shape
 
 
 def _first(queue: _Queue) -> tuple[int, str, PodShape]:
