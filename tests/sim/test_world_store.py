@@ -16,6 +16,7 @@ from dovetail.model.objects import (
     ReplicaSet,
     is_true,
 )
+from dovetail.sim.world.steps import BOUND, CAME, ENDED, EVERY, LEAVING, MOVES, OTHER, READY, REPLACED, WENT
 from dovetail.sim.world.store import Change, WorldStore, key_of
 from dovetail.sim.world.world import World
 from tests.support.rogue import settle, small_world, work
@@ -71,7 +72,7 @@ def test_moves_are_all_changes_of_where_pods_stand(seed: int) -> None:
     changes: list[Change] = []
     moves: list[Change] = []
     world.store.listen(changes.append, "Pod")
-    world.store.listen_to_moves(moves.append)
+    world.store.listen_to_pods(moves.append, MOVES)
     for _ in range(60):
         changed_by_chance(world, dice)
     wanted = [
@@ -83,10 +84,60 @@ def test_moves_are_all_changes_of_where_pods_stand(seed: int) -> None:
     assert len(wanted) < len(changes)
 
 
+def steps_by_hand(old: Pod | None, new: Pod | None) -> set[int]:
+    """Return the steps between two versions of a pod, each by what it says of itself."""
+    if new is None:
+        return {WENT}
+
+    def facts(pod: Pod) -> dict[int, object]:
+        ended = pod.status.phase in ("Succeeded", "Failed")
+        ready = pod.status.phase or "Pending", is_true(pod.status.conditions, "Ready")
+        return {LEAVING: pod.metadata.deletion_timestamp, ENDED: ended, READY: ready}
+
+    before = facts(old) if old is not None else facts(Pod())
+    found = {step for step, fact in facts(new).items() if before[step] != fact}
+    if not (old and old.spec.node_name) and new.spec.node_name:
+        found.add(BOUND)
+    if old is None:
+        return found | {CAME}
+    if (old.metadata.uid, old.metadata.owner_references) != (new.metadata.uid, new.metadata.owner_references) or (
+        old.spec.node_name and old.spec.node_name != new.spec.node_name
+    ):
+        found.add(REPLACED)
+    return found or {OTHER}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_listeners_hear_of_the_steps_that_they_follow_and_no_others(seed: int) -> None:
+    """Whatever happens to pods, each step is heard by those who follow it, in order, and by nobody else."""
+    dice, world = Random(seed), world_with_pods(seed)
+    every = (CAME, WENT, BOUND, LEAVING, ENDED, REPLACED, READY, OTHER)
+    changes: list[Change] = []
+    heard: dict[int, list[Change]] = {step: [] for step in every}
+    world.store.listen_to_pods(changes.append, EVERY)
+    for step in every:
+        world.store.listen_to_pods(heard[step].append, step)
+    for turn in range(60):
+        changed_by_chance(world, dice)
+        if turn % 10 == 0:
+            pod = world.store.pods[dice.choice(sorted(world.store.pods))]
+            world.store.touch_meta(pod, **dice.choice(({"uid": f"other-{turn}"}, {"annotations": {"a": str(turn)}})))
+            world.store.put(Pod(metadata=ObjectMeta(name=f"ended-{turn}", namespace="default", labels={"app": "api"})))
+            world.kubelets.finish(f"default/ended-{turn}", "Succeeded")
+    for step in every:
+        wanted = [
+            change
+            for change in changes
+            if step in steps_by_hand(cast("Pod | None", change.old), cast("Pod | None", change.new))
+        ]
+        assert [id(change) for change in heard[step]] == [id(change) for change in wanted], step
+        assert wanted, step
+
+
 def test_another_owner_or_another_pod_of_the_same_name_is_a_move() -> None:
     """A pod that is adopted, or replaced under its name, has moved; one that became ready has not."""
     store, heard = WorldStore(), list[Change]()
-    store.listen_to_moves(heard.append)
+    store.listen_to_pods(heard.append, MOVES)
     pod = store.put(Pod(metadata=ObjectMeta(name="a", namespace="default")))
     pod = store.put(pod)
     assert len(heard) == 1
@@ -114,6 +165,39 @@ def compare_statuses(world: World) -> None:
         names = [app for app in ("web", "api") if not wanted or ("app", app) in wanted]
         assert budget.status.current_healthy == healthy
         assert budget.status.expected_pods == sum(replicas[uid] for app in names for uid in seen[app])
+
+
+def test_budget_over_pods_without_an_owner_expects_all_of_them() -> None:
+    """Each pod that nobody owns is expected, as it comes and as it goes."""
+    world = small_world(nodes=2)
+    world.put(
+        PodDisruptionBudget(
+            metadata=ObjectMeta(name="bare", namespace="default"),
+            spec=PodDisruptionBudgetSpec(selector=LabelSelectorSpec(), max_unavailable=1),
+        )
+    )
+    expected = []
+    for name in "abc":
+        world.put(Pod(metadata=ObjectMeta(name=name, namespace="default")))
+        expected.append(world.store.pdbs["default/bare"].status.expected_pods)
+    world.kubelets.kill("default/b")
+    assert [*expected, world.store.pdbs["default/bare"].status.expected_pods] == [1, 2, 3, 2]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_statuses_of_budgets_are_late_only_until_a_controller_listens(seed: int) -> None:
+    """A controller that begins to listen finds budgets up to date, and hears at once of every count that changes."""
+    dice, world = Random(seed), world_with_pods(seed)
+    heard: list[Change] = []
+    world.store.listen(heard.append)
+    kept = cast("dict[str, PodDisruptionBudget]", world.store.by_kind["PodDisruptionBudget"])
+    for _ in range(40):
+        known = dict(kept)
+        assert known == world.store.pdbs
+        heard.clear()
+        changed_by_chance(world, dice)
+        told = {change.key: change.new for change in heard if change.kind == "PodDisruptionBudget"}
+        assert known | told == kept
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -21,6 +21,7 @@ from dovetail.sim.timeline import Recorder, Timeline
 from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
 from dovetail.sim.world.cloud import Instance
 from dovetail.sim.world.host import Host
+from dovetail.sim.world.steps import BOUND, CAME, WENT
 from dovetail.sim.world.store import Change
 from dovetail.sim.world.world import World
 
@@ -159,7 +160,7 @@ class RunLedger:
         self._recorder = Recorder(world)
         for change in world.store.history():
             (self._on_pod_change if change.kind == "Pod" else self._on_claim_change)(change)
-        world.store.listen_to_moves(self._on_pod_change)
+        world.store.listen_to_pods(self._on_pod_change, CAME | WENT | BOUND)
         world.store.listen(self._on_claim_change, "NodeClaim")
         world.on_evicted(self._moved)
         world.on_forced(self._moved)

@@ -19,6 +19,7 @@ from dovetail.scheduling.pods.pod import is_terminal
 from dovetail.sim.world.clock import SECOND
 from dovetail.sim.world.cloud import Instance
 from dovetail.sim.world.host import Host
+from dovetail.sim.world.steps import MOVES
 from dovetail.sim.world.store import Change
 from dovetail.sim.world.world import World
 
@@ -133,7 +134,7 @@ class Recorder:
         self._outside: list[tuple[float, str]] = []
         for change in world.store.history():
             (self._on_pod_change if change.kind == "Pod" else self._on_claim_change)(change)
-        world.store.listen_to_moves(self._on_pod_change)
+        world.store.listen_to_pods(self._on_pod_change, MOVES)
         world.store.listen(self._on_claim_change, "NodeClaim")
         world.on_evicted(self._moved)
         world.on_forced(self._moved)
@@ -179,22 +180,26 @@ class Recorder:
                 del self._stay_of[key]
             return
         if stay is None:
-            stay = self._stay_of[key] = len(self._stays)
             columns = self._stays
+            stay = self._stay_of[key] = len(columns.workload)
             columns.workload.append(self._workload(key, pod))
             columns.machine.append(-1)
             columns.created.append(self._at())
             columns.began.append(STAYS)
             columns.ended.append(STAYS)
             columns.moved.append(0)
-        if self._stays.machine[stay] < 0 and pod.spec.node_name:
+        if pod.spec.node_name and self._stays.machine[stay] < 0:
             claim = self.world.store.claim_of.get(pod.spec.node_name, pod.spec.node_name)
             self._stays.machine[stay] = self._place.get(claim, -1)
             self._stays.began[stay] = self._at()
 
     def _workload(self, key: str, pod: Pod) -> int:
         shape = self.world.shapes.of(key, pod)
-        owner = next((entry.name for entry in pod.metadata.owner_references if entry.name), pod.metadata.name)
+        owner = pod.metadata.name
+        for entry in pod.metadata.owner_references:
+            if entry.name:
+                owner = entry.name
+                break
         what = (owner, shape.requests.get("cpu", 0), shape.requests.get("memory", 0), shape.daemon)
         return self._workloads.setdefault(what, len(self._workloads))
 

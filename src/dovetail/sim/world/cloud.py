@@ -136,11 +136,11 @@ class Cloud:
         if not options:
             return None
         least = min(options, key=launch_order)
-        ties = sorted(
-            (machine for machine in options if launch_order(machine)[:3] == launch_order(least)[:3]), key=launch_order
-        )
-        if self.times.any_zone and len(ties) > 1:
-            least = self.dice.of("zone", claim.metadata.name).choice(ties)
+        if self.times.any_zone:
+            alike = launch_order(least)[:3]
+            ties = sorted((machine for machine in options if launch_order(machine)[:3] == alike), key=launch_order)
+            if len(ties) > 1:
+                least = self.dice.of("zone", claim.metadata.name).choice(ties)
         return least.kind, least.offering
 
     # ------------------------------------------------------------ stock and prices

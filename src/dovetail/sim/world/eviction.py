@@ -1,8 +1,8 @@
 """PodDisruptionBudgets and the eviction API of the simulated cluster.
 
 Keeps every budget's status (healthy, expected, desired, allowed) up to date with each pod that changes, and answers one
-question: may this pod be evicted now? As Kubernetes' disruption controller and eviction subresource do. Doesn't know
-who evicts, or why.
+question: may this pod be evicted now? As Kubernetes' disruption controller and eviction subresource do. While there is
+no controller, statuses are written when somebody looks. Doesn't know who evicts, or why.
 """
 
 from collections.abc import Callable
@@ -18,6 +18,7 @@ from dovetail.scheduling.pods.pod import is_terminal
 from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.placement.matching import BudgetIndex
 from dovetail.sim.world.placement.shapes import PodShape, Shapes
+from dovetail.sim.world.steps import CAME, ENDED, LEAVING, READY, WENT
 from dovetail.sim.world.store import Change, WorldStore
 
 _OWNERS: Final = ("ReplicaSet", "StatefulSet")
@@ -63,8 +64,11 @@ class Evictions:
         self._index: BudgetIndex | None = None
         self._replicas: dict[str, int | None] = {}
         self._of_owner: dict[str, dict[str, None]] = {}
+        self._budgets = cast("dict[str, PodDisruptionBudget]", store.by_kind["PodDisruptionBudget"])
+        self._late: dict[str, None] = {}
+        store.on_settle = self._settle
         store.listen(self._on_budget_change, "PodDisruptionBudget")
-        store.listen(self._on_pod_change, "Pod")
+        store.listen_to_pods(self._on_pod_change, CAME | WENT | LEAVING | ENDED | READY)
         store.listen(self._on_owner_change, *_OWNERS)
 
     def guards_of(self, key: str, pod: Pod) -> tuple[str, ...]:
@@ -73,7 +77,7 @@ class Evictions:
         found = self._guards.get(shape)
         if found is None:
             if self._index is None:
-                self._index = BudgetIndex(self.store.pdbs)
+                self._index = BudgetIndex(self._budgets)
             found = self._guards[shape] = self._index.over(shape.namespace, shape.labels)
         return found
 
@@ -108,11 +112,14 @@ class Evictions:
         if not self._watched:
             return
         pod = cast("Pod", change.new or change.old)
+        guards = self.guards_of(change.key, pod)
+        if not guards:
+            return
         healthy = None if change.new is None else _health(pod)
-        for name in self.guards_of(change.key, pod):
+        for name in guards:
             if self._watched[name].healthy.get(change.key) is not healthy:
                 self._count(name, change.key, pod, healthy)
-                self._write(name)
+                self._update(name)
 
     def _on_owner_change(self, change: Change) -> None:
         old, new = (cast("ReplicaSet | StatefulSet | None", item) for item in (change.old, change.new))
@@ -122,7 +129,7 @@ class Evictions:
         if new is not None:
             self._replicas[new.metadata.uid] = new.spec.replicas
             for name in self._count_again(new.metadata.uid):
-                self._write(name)
+                self._update(name)
 
     def _count_again(self, owner: str) -> list[str]:
         """Return the budgets over the pods of an owner, in order; what they expect is counted again."""
@@ -143,7 +150,7 @@ class Evictions:
             for name, pod in self.store.pods.items():
                 if key in self.guards_of(name, pod):
                     self._count(key, name, pod, _health(pod))
-            self._write(key)
+            self._update(key)
 
     def _forget_guards(self) -> None:
         self._guards.clear()
@@ -163,9 +170,10 @@ class Evictions:
             return
         if was is None:
             owner = _owner(pod)
-            self._of_owner.setdefault(owner, {})[name] = None
+            if owner not in watched.owners or self._replicas.get(owner) is None:
+                self._of_owner.setdefault(owner, {})[name] = None
+                watched.expected = None
             watched.owners[owner] = watched.owners.get(owner, 0) + 1
-            watched.expected = None
         watched.fit += healthy - bool(was)
         watched.healthy[key] = healthy
 
@@ -177,8 +185,20 @@ class Evictions:
             total += there if wanted is None else wanted
         return total
 
+    def _update(self, name: str) -> None:
+        """Write a budget's status now, or before anybody looks."""
+        if self.store.is_watched:
+            self._write(name)
+        else:
+            self._late[name] = None
+
+    def _settle(self) -> None:
+        late, self._late = self._late, {}
+        for name in late:
+            self._write(name)
+
     def _write(self, name: str) -> None:
-        budget = self.store.pdbs.get(name)
+        budget = self._budgets.get(name)
         if budget is None:
             return
         watched = self._watched[name]
@@ -206,7 +226,10 @@ def _health(pod: Pod) -> bool | None:
 
 def _owner(pod: Pod) -> str:
     """Return the uid of the owner that says how many pods there should be, or ""."""
-    return next((owner.uid for owner in pod.metadata.owner_references if owner.kind in _OWNERS), "")
+    for owner in pod.metadata.owner_references:
+        if owner.kind in _OWNERS:
+            return owner.uid
+    return ""
 
 
 def _desired(budget: PodDisruptionBudget, expected: int) -> int:

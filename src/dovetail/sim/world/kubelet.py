@@ -33,12 +33,13 @@ class Kubelets:
         pod = self.store.pods.get(key)
         if pod is None or pod.metadata.uid != uid or pod.metadata.deletion_timestamp is not None:
             return
-        if pod.spec.node_name in self.silent or pod.status.phase not in ("", "Pending"):
+        status = pod.status
+        if pod.spec.node_name in self.silent or status.phase not in ("", "Pending"):
             return
         now = self.clock.instant()
         ready = Condition(type="Ready", status="True", last_transition_time=now)
-        conditions = (*[entry for entry in pod.status.conditions if entry.type != "Ready"], ready)
-        status = replace(pod.status, phase="Running", start_time=pod.status.start_time or now, conditions=conditions)
+        conditions = (*[entry for entry in status.conditions if entry.type != "Ready"], ready)
+        status = replace(status, phase="Running", start_time=status.start_time or now, conditions=conditions)
         self.store.put(pod, key, status=status)
 
     def finish(self, key: str, phase: str = "Succeeded") -> None:

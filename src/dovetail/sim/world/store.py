@@ -2,7 +2,9 @@
 
 Decides nothing. It keeps the few indexes that make every reaction cost only what changed: pods by node, pods by owner,
 the NodeClaim of a node. Listeners are called at once and in the order in which they were registered; use the clock to
-act later. Most changes of pods are of their conditions only; listeners that ask for moves don't hear of these.
+act later. Listeners of pods may name the steps (`sim.world.steps`) that they follow. Statuses are for controllers,
+which listen to everything: before there is one they may be written late (`on_settle` brings them up to date, and is
+called before anybody looks).
 """
 
 from collections.abc import Callable, Iterable
@@ -23,7 +25,7 @@ from dovetail.model.objects import (
     Pod,
     PodDisruptionBudget,
 )
-from dovetail.scheduling.pods.pod import is_terminal
+from dovetail.sim.world.steps import EVERY, WENT, steps_between
 
 
 class Change(Struct, frozen=True, gc=False):
@@ -44,20 +46,6 @@ def key_of(metadata: ObjectMeta) -> str:
     return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
 
 
-def is_move(old: Pod | None, new: Pod | None) -> bool:
-    """Return whether a pod came, went, was bound, began to terminate, ended or got another owner."""
-    if old is None or new is None:
-        return True
-    then, now = old.metadata, new.metadata
-    return (
-        (old.spec is not new.spec and old.spec.node_name != new.spec.node_name)
-        or then.deletion_timestamp is not now.deletion_timestamp
-        or then.owner_references is not now.owner_references
-        or then.uid != now.uid
-        or is_terminal(old) != is_terminal(new)
-    )
-
-
 class WorldStore:
     """All objects of the simulated cluster."""
 
@@ -67,24 +55,45 @@ class WorldStore:
         self.nodes = cast("dict[str, Node]", self.by_kind["Node"])
         self.claims = cast("dict[str, NodeClaim]", self.by_kind["NodeClaim"])
         self.pools = cast("dict[str, NodePool]", self.by_kind["NodePool"])
-        self.pdbs = cast("dict[str, PodDisruptionBudget]", self.by_kind["PodDisruptionBudget"])
         self.pods_on: dict[str, dict[str, Pod]] = {}
         self.claim_of: dict[str, str] = {}
         self.versions = 0
         self._uids = 0
+        self.is_watched = False  # somebody listens to everything, as controllers do
+        self.on_settle: Callable[[], None] = lambda: None
         self._listeners: dict[str, tuple[Listener, ...]] = dict.fromkeys(KINDS, ())
-        self._of_every_pod: tuple[Listener, ...] = ()
+        self._of_pods: list[tuple[Listener, int]] = []
+        self._by_steps: dict[int, tuple[Listener, ...]] = {}
+
+    @property
+    def pdbs(self) -> dict[str, PodDisruptionBudget]:
+        """Return the budgets, with their statuses up to date."""
+        self.on_settle()
+        return cast("dict[str, PodDisruptionBudget]", self.by_kind["PodDisruptionBudget"])
 
     def listen(self, listener: Listener, *kinds: str) -> None:
         """Register a listener for every change of objects of these kinds from now on; without kinds: of all."""
+        if not kinds:
+            self.on_settle()
+            self.is_watched = True
         for kind in kinds or KINDS:
-            self._listeners[kind] = (*self._listeners[kind], listener)
             if kind == "Pod":
-                self._of_every_pod = (*self._of_every_pod, listener)
+                self.listen_to_pods(listener, EVERY)
+            else:
+                self._listeners[kind] = (*self._listeners[kind], listener)
 
-    def listen_to_moves(self, listener: Listener) -> None:
-        """Register a listener for the changes of pods that are moves (`is_move`)."""
-        self._listeners["Pod"] = (*self._listeners["Pod"], listener)
+    def listen_to_pods(self, listener: Listener, steps: int) -> None:
+        """Register a listener for the changes of pods that include one of these steps."""
+        self._of_pods.append((listener, steps))
+        self._by_steps.clear()
+
+    def _followers(self, steps: int) -> tuple[Listener, ...]:
+        """Return who hears of a change of a pod with these steps."""
+        found = self._by_steps.get(steps)
+        if found is None:
+            found = tuple(listener for listener, followed in self._of_pods if followed & steps)
+            self._by_steps[steps] = found
+        return found
 
     def new_uid(self) -> str:
         """Return a new unique uid."""
@@ -96,18 +105,18 @@ class WorldStore:
 
         `key`: its key, if known; a dozen indexes find the very string that they hold sooner than another like it.
         """
-        self.versions = version = self.versions + 1
-        known = item.metadata
-        metadata = replace(known, resource_version=str(version), uid=known.uid or self.new_uid())
-        new = replace(item, metadata=metadata, **changes)
-        kind = KIND_OF[type(item)]
-        key = key or key_of(known)
+        kind, metadata = KIND_OF[type(item)], item.metadata
+        key = key or key_of(metadata)
         items = self.by_kind[kind]
         old = items.get(key)
+        self.versions = version = self.versions + 1
+        metadata = replace(metadata, resource_version=str(version), uid=metadata.uid or self.new_uid())
+        new = replace(item, metadata=metadata, **changes)
         items[key] = new
         if kind == "Pod":
+            steps = steps_between(old, new)  # type: ignore[arg-type]
             self._index_pod(key, old, new)  # type: ignore[arg-type]
-            listeners = self._listeners[kind] if is_move(old, new) else self._of_every_pod  # type: ignore[arg-type]
+            listeners = self._by_steps.get(steps) or self._followers(steps)
         else:
             self._index(kind, key, old, new)
             listeners = self._listeners[kind]
@@ -123,7 +132,7 @@ class WorldStore:
             self.versions += 1
             self._index(kind, key, old, None)
             change = Change(kind, key, old, None)
-            for listener in self._listeners[kind]:
+            for listener in self._followers(WENT) if kind == "Pod" else self._listeners[kind]:
                 listener(change)
         return old
 
@@ -153,6 +162,7 @@ class WorldStore:
 
     def all(self) -> Iterable[AnyObject]:
         """Return every object, by kind, then by key."""
+        self.on_settle()
         for kind in sorted(self.by_kind):
             items = self.by_kind[kind]
             for key in sorted(items):

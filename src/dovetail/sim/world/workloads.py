@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
@@ -34,6 +34,7 @@ from dovetail.sim.world.clock import SECOND, Clock, Dice, Span
 from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.placement.matching import admitted_by_taints, node_fits_selectors
 from dovetail.sim.world.placement.shapes import PodShape, Shapes, shape_of
+from dovetail.sim.world.steps import ENDED, LEAVING, READY, WENT
 from dovetail.sim.world.store import Change, WorldStore
 
 _SYNC: Final = SECOND // 10
@@ -108,7 +109,7 @@ class Workloads:
         self._set_of: dict[str, _Set] = {}
         self._daemons: dict[str, _Set] = {}
         self._lines = 0
-        store.listen(self._on_pod_change, "Pod")
+        store.listen_to_pods(self._on_pod_change, WENT | LEAVING | ENDED | READY)
         store.listen(self._on_node_change, "Node")
 
     # ------------------------------------------------------------ asking
@@ -256,10 +257,11 @@ class Workloads:
         wanted = entry.desired + entry.extra - entry.done
         while len(entry.pods) < wanted:
             name = f"{entry.workload.name}-{entry.made:05d}"
-            if f"{entry.workload.namespace}/{name}" in self.store.pods:
+            key = f"{entry.workload.namespace}/{name}"
+            if key in self.store.pods:
                 entry.made += 1
                 continue
-            self._make(entry, name)
+            self._make(entry, name, key)
         surplus = len(entry.pods) - wanted
         if surplus > 0:
             for key in self._victims(entry, surplus):
@@ -270,16 +272,17 @@ class Workloads:
     def _sync_stateful(self, entry: _Set) -> None:
         work = entry.workload
         for ordinal in range(entry.desired):
-            if f"{work.namespace}/{work.name}-{ordinal}" not in self.store.pods:
-                self._make(entry, f"{work.name}-{ordinal}")
+            name = f"{work.name}-{ordinal}"
+            key = f"{work.namespace}/{name}"
+            if key not in self.store.pods:
+                self._make(entry, name, key)
         for key in sorted(entry.pods):
             if int(key.rsplit("-", 1)[1]) >= entry.desired:
                 self.ended.add(self.line_of[key])
                 self.kubelets.stop(key)
 
-    def _make(self, entry: _Set, name: str) -> None:
+    def _make(self, entry: _Set, name: str, key: str) -> None:
         work = entry.workload
-        key = f"{work.namespace}/{name}"
         if work.kind == "StatefulSet":
             line = key
         elif entry.vacant:
@@ -399,8 +402,7 @@ class Workloads:
         if key in self.store.pods:
             return
         self.shapes.set(key, entry.shape)
-        self.store.put(self._pod(entry, pod_name, node=name), key)
-        self.kubelets.start(key, self.store.pods[key])
+        self.kubelets.start(key, cast("Pod", self.store.put(self._pod(entry, pod_name, node=name), key)))
 
 
 def _startup_keys(node: Node) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from dovetail.sim.world.clock import SECOND, Alarm, Clock
 from dovetail.sim.world.eviction import EvictionAnswer, Evictions
 from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.placement.shapes import Shapes
+from dovetail.sim.world.steps import BOUND, CAME, EVERY
 from dovetail.sim.world.store import Change, WorldStore
 
 MIN_DRAIN: Final = 5 * SECOND
@@ -53,7 +54,7 @@ class Draining:
         self.on_drained: Callable[[str], None] = lambda node: None
         self.on_forced: Callable[[str, Pod], None] = lambda key, pod: None
         self._drains: dict[str, _Drain] = {}
-        store.listen(self._on_change, "Pod")
+        store.listen_to_pods(self._on_change, EVERY & ~(CAME | BOUND))
 
     def begin(self, name: str, deadline: int | None) -> None:
         """Start to empty a node; beginning twice is fine."""

@@ -7,17 +7,20 @@ what to disrupt. Facts: Karpenter v1.15's source, read for its behaviour.
 """
 
 from collections.abc import Callable
-from datetime import datetime
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Final, cast
 
 from msgspec.structs import replace
 
 from dovetail.model import names
+from dovetail.model.catalogue import InstanceType
 from dovetail.model.objects import (
     Condition,
     Node,
     NodeClaim,
     NodeClaimStatus,
+    Pod,
+    ResourceList,
     condition,
     is_true,
 )
@@ -35,9 +38,10 @@ from dovetail.sim.world.karpenter.node_objects import (
     with_condition,
     without_condition,
 )
+from dovetail.sim.world.steps import CAME, MOVES
 from dovetail.sim.world.store import Change, WorldStore
 
-POD_EVENT_DEDUPE: Final = 10 * SECOND
+POD_EVENT_DEDUPE: Final = timedelta(seconds=10)
 DRIFT_CHECK: Final = 5 * MINUTE
 REGISTRATION_TIMEOUT: Final = 15 * MINUTE
 COLLECT_AFTER: Final = 2 * MINUTE
@@ -66,8 +70,9 @@ class Karpenter:
         self.on_expired: Callable[[str], None] = lambda claim: None
         self.dead: set[str] = set()
         self._consolidatable: dict[str, Alarm] = {}
+        self._resources: dict[str, tuple[InstanceType, ResourceList, ResourceList]] = {}
         draining.on_drained = self._shut_down
-        store.listen_to_moves(self._on_pod_change)
+        store.listen_to_pods(self._on_pod_change, MOVES & ~CAME)
         store.listen(self._on_pool_change, "NodePool")
 
     # ------------------------------------------------------------ birth
@@ -98,13 +103,13 @@ class Karpenter:
             self.delete(name)  # out of stock: Karpenter gives the claim up, and asks for another one
             return
         now = self.clock.instant()
-        kind = instance.kind
+        capacity, allocatable = self._resources_of(instance.kind)
         image = self.images.get(claim.spec.node_class_ref.name, "")
         status = NodeClaimStatus(
             provider_id=f"sim:///{instance.zone}/{name}",
             image_id=image,
-            capacity=resource_list(kind.capacity),
-            allocatable=resource_list(kind.allocatable()),
+            capacity=capacity,
+            allocatable=allocatable,
             conditions=with_condition(claim.status.conditions, names.CONDITION_LAUNCHED, "True", now),
         )
         labels = {**claim.metadata.labels, **labels_of(instance, claim)}
@@ -113,6 +118,14 @@ class Karpenter:
         if name not in self.stillborn and image not in self.bad_images:
             wait = self.cloud.times.register.draw(self.dice.stream("launch"))
             self.clock.after(wait, self._register, name, uid)
+
+    def _resources_of(self, kind: InstanceType) -> tuple[ResourceList, ResourceList]:
+        """Return the capacity and the allocatable amounts of a type; its nodes share them."""
+        known = self._resources.get(kind.name)
+        if known is None or known[0].capacity is not kind.capacity or known[0].overhead is not kind.overhead:
+            known = kind, resource_list(kind.capacity), resource_list(kind.allocatable())
+            self._resources[kind.name] = known
+        return known[1:]
 
     def _give_up(self, name: str, uid: str) -> None:
         claim = self._mine(name, uid)
@@ -155,13 +168,13 @@ class Karpenter:
         conditions: tuple[Condition, ...] = ()
         for kind in (names.CONDITION_LAUNCHED, names.CONDITION_REGISTERED, names.CONDITION_INITIALIZED):
             conditions = with_condition(conditions, kind, "True", born)
-        kind_of = instance.kind
+        capacity, allocatable = self._resources_of(instance.kind)
         status = NodeClaimStatus(
             node_name=name,
             provider_id=f"sim:///{instance.zone}/{name}",
             image_id=self.images.get(claim.spec.node_class_ref.name, ""),
-            capacity=resource_list(kind_of.capacity),
-            allocatable=resource_list(kind_of.allocatable()),
+            capacity=capacity,
+            allocatable=allocatable,
             conditions=conditions,
         )
         labels = {**claim.metadata.labels, **labels_of(instance, claim)}
@@ -207,7 +220,10 @@ class Karpenter:
         self.store.put(replace(claim, status=changed))
 
     def _on_pod_change(self, change: Change) -> None:
-        for node in event_nodes(change.old, change.new):  # type: ignore[arg-type]
+        old, new = cast("Pod | None", change.old), cast("Pod | None", change.new)
+        if old is not None and new is not None and not old.spec.node_name and self._heard_lately(new.spec.node_name):
+            return  # as usual: one of many pods that are bound at once
+        for node in event_nodes(old, new):
             self._pod_event(node)
 
     def _on_pool_change(self, change: Change) -> None:
@@ -215,15 +231,18 @@ class Karpenter:
             for name in sorted(self.store.claims):
                 self._judge_consolidatable(name)
 
+    def _heard_lately(self, node: str) -> bool:
+        """Return whether a pod event on a node is too soon after the last one to be written down."""
+        name = self.store.claim_of.get(node)
+        last = self.store.claims[name].status.last_pod_event_time if name is not None else None
+        return last is not None and self.clock.instant() - last < POD_EVENT_DEDUPE
+
     def _pod_event(self, node: str) -> None:
         name = self.store.claim_of.get(node)
-        if name is None or self.is_deaf:
+        if name is None or self.is_deaf or self._heard_lately(node):
             return
         claim = self.store.claims[name]
-        now, last = self.clock.instant(), claim.status.last_pod_event_time
-        if last is not None and self.clock.now - self.clock.since_start(last) < POD_EVENT_DEDUPE:
-            return
-        status = replace(claim.status, last_pod_event_time=now)
+        status = replace(claim.status, last_pod_event_time=self.clock.instant())
         after = self._consolidate_after(claim)
         if after is None or after > 0:
             status = replace(status, conditions=without_condition(status.conditions, names.CONDITION_CONSOLIDATABLE))

@@ -22,6 +22,7 @@ from dovetail.model import names
 from dovetail.model.command import Command, Method
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod
 from dovetail.sim.world.clock import MINUTE, Clock
+from dovetail.sim.world.steps import BOUND, WENT
 from dovetail.sim.world.store import Change, WorldStore
 
 LOOK_AGAIN: Final = 5 * MINUTE
@@ -35,7 +36,7 @@ class ConsolidationState:
         self.clock = clock
         self._version = 0
         self._since = 0
-        store.listen_to_moves(self._on_pod_change)
+        store.listen_to_pods(self._on_pod_change, WENT | BOUND)
         store.listen(self._on_change, "Node", "NodeClaim", "NodePool")
 
     def version(self) -> int:
@@ -56,7 +57,8 @@ class ConsolidationState:
         """Mark a pod that is gone, or was bound."""
         old, new = cast("Pod | None", change.old), cast("Pod | None", change.new)
         if new is None or (new.spec.node_name and (old is None or not old.spec.node_name)):
-            self._mark()
+            self._version += 1
+            self._since = self.clock.now
 
     def _on_change(self, change: Change) -> None:
         if _counts(change.old, change.new):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dovetail.lifecycle.commands.records import DOVETAIL, is_tainted
 from dovetail.model import names
 from dovetail.model.command import Replacement
-from dovetail.model.objects import Node, NodeClaim, Pod
+from dovetail.model.objects import KINDS, Node, NodeClaim, Pod
 from dovetail.model.settings import KARPENTER_1_15
 from dovetail.scheduling.place import place
 from dovetail.scheduling.result import NewNode
@@ -26,6 +26,7 @@ from dovetail.sim.world.cloud import Cloud
 from dovetail.sim.world.karpenter.lifetimes import Karpenter
 from dovetail.sim.world.karpenter.view import KarpenterView
 from dovetail.sim.world.placement.shapes import Stuck
+from dovetail.sim.world.steps import EVERY, MOVES
 from dovetail.sim.world.store import Change, WorldStore
 
 IDLE: Final = SECOND
@@ -59,9 +60,11 @@ class Provisioner:
         self._unplaced: set[str] = set()
         self._all_wait = False  # every pod without a place is in the open batch
         self._unlaunched: set[str] = set()
-        store.listen(self._view.note)
+        store.listen_to_pods(self._view.note_move, MOVES)
+        store.listen_to_pods(self._view.note, EVERY & ~MOVES)
+        store.listen(self._view.note, *(kind for kind in KINDS if kind != "Pod"))
         store.listen(self._on_node_change, "Node")
-        store.listen_to_moves(self._on_pod_change)
+        store.listen_to_pods(self._on_pod_change, MOVES)
         store.listen(self._on_claim_change, "NodeClaim")
 
     # ------------------------------------------------------------ the batch

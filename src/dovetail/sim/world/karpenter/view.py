@@ -35,6 +35,10 @@ class KarpenterView:
         self._columns: dict[str, Column] = {name: Column() for name, kind in KINDS.items() if kind in FIELD_OF}
         self._stale: dict[str, dict[str, None]] = {name: {} for name in self._columns}
 
+    def note_move(self, change: Change) -> None:
+        """Note a pod that moved, which placing pods can always see."""
+        self._stale["Pod"][change.key] = None
+
     def note(self, change: Change) -> None:
         """Note a change, unless placing pods can't see it."""
         stale = self._stale[change.kind]
@@ -43,6 +47,8 @@ class KarpenterView:
 
     def cluster(self) -> Cluster:
         """Return everything, as decisions take it; what is unchanged is the same as at the last look."""
+        if self._stale["PodDisruptionBudget"]:
+            self._store.on_settle()
         for kind, stale in self._stale.items():
             column, items = self._columns[kind], self._store.by_kind[kind]
             for key in stale:

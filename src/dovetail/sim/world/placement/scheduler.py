@@ -16,6 +16,7 @@ from dovetail.scheduling.pods.pod import is_terminal
 from dovetail.sim.world.clock import SECOND, Clock
 from dovetail.sim.world.placement.node_choice import NodeChoice
 from dovetail.sim.world.placement.shapes import PodShape, Shapes, Stuck
+from dovetail.sim.world.steps import MOVES
 from dovetail.sim.world.store import Change, WorldStore
 
 _CYCLE: Final = SECOND // 100
@@ -48,7 +49,7 @@ class Scheduler:
         self._cycle_asked = False
         self._retry_asked = False
         self._verdict: tuple[datetime, str, tuple[Condition, ...]] = (clock.start, "", ())
-        store.listen_to_moves(self._on_pod_change)
+        store.listen_to_pods(self._on_pod_change, MOVES)
         store.listen(self._on_node_change, "Node")
 
     # ------------------------------------------------------------ what changed
