@@ -28,6 +28,7 @@ from dovetail.scheduling.pods.classes import (
     pod_mark,
 )
 from dovetail.scheduling.pods.requests import resized_spec
+from dovetail.scheduling.reading.changes import carried
 
 CountedSpec = Callable[[Pod], PodSpec]
 """The spec that the scheduler counts with, of a pod."""
@@ -127,16 +128,23 @@ class Bindings:
 
     def _follow(self, old: "Bindings", names: NodeNames) -> None:
         """Take over the columns of pods that are the same objects, and read the others."""
-        was = self._places_in(old)
-        # A pod that was not there (-1) gets the last pod's values until it is read.
-        self.cls, self.flags, self.at, self.odd = old.cls[was], old.flags[was], old.at[was], old.odd[was]
-        fresh = np.flatnonzero(was < 0)
+        columns: tuple[npt.NDArray[Any], ...] = (old.cls, old.flags, old.at, old.odd)
+        fresh: Sequence[int]
+        gone: Sequence[int] | Mask
+        if isinstance(self.pods, Listing) and self.pods.follows(old.pods):
+            self.cls, self.flags, self.at, self.odd = carried(columns, self.pods)
+            fresh, gone = self.pods.new_at, self.pods.gone_at
+        else:
+            was = self._places_in(old)
+            # A pod that was not there (-1) gets the last pod's values until it is read.
+            self.cls, self.flags, self.at, self.odd = (column[was] for column in columns)
+            fresh = np.flatnonzero(was < 0).tolist()
+            stays = np.zeros(len(old.pods) + 1, dtype=np.bool_)
+            stays[was] = True
+            gone = ~stays[:-1]
         self.cls[fresh] = -1
-        if len(fresh):
-            self._read(fresh.tolist(), names)
-        stays = np.zeros(len(old.pods) + 1, dtype=np.bool_)
-        stays[was] = True
-        gone = ~stays[:-1]
+        if fresh:
+            self._read(fresh, names)
         self.changed = {*self.at[fresh].tolist(), *old.at[gone].tolist()}
         self.same_daemons = not np.any(self.flags[fresh] & DAEMON) and not np.any(old.flags[gone] & DAEMON)
 
@@ -162,13 +170,10 @@ class Bindings:
 
     def _places_in(self, old: "Bindings") -> Column:
         """Return the previous index of each pod; -1 if it is not the same object."""
-        pods, before = self.pods, old.pods
-        if isinstance(pods, Listing) and isinstance(before, Listing) and pods.since is before.mark:
-            return np.frombuffer(pods.origin, dtype=np.int64)
         # The old snapshot's pods are alive, so an equal id means the same object. Sorted ids are found several times
         # faster.
         ids, places = self._ids()
-        was = np.empty(len(pods), dtype=np.int64)
+        was = np.empty(len(self.pods), dtype=np.int64)
         was[places] = old._find(ids)
         return was
 

@@ -15,6 +15,7 @@ from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings, Column
 from dovetail.scheduling.pods.classes import PodClass
+from dovetail.scheduling.reading.changes import places_before
 
 WhyIgnored = Callable[[Pod, PodClass], str]
 """Why no node could help a pod; empty if one could. The same for all pods of a class without volumes."""
@@ -55,8 +56,8 @@ class PendingPods:
         pods = self._pods
         if pods is old._pods:
             return places
-        if isinstance(pods, Listing) and isinstance(old._pods, Listing) and pods.since is old._pods.mark:
-            return np.frombuffer(pods.origin, dtype=np.int64)[places]
+        if isinstance(pods, Listing) and pods.follows(old._pods):
+            return places_before(pods, places)
         # The old pods are alive, so an equal id means the same object.
         known = {id(entry.pod): place for entry, place in zip(old._waiting, old._places.tolist(), strict=True)}
         return np.array([known.get(id(pods[place]), -1) for place in places.tolist()], dtype=np.int64)
