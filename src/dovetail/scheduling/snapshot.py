@@ -22,11 +22,11 @@ from dovetail.model.settings import MinValuesPolicy, Settings
 from dovetail.scheduling.columns import NodeColumns
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.frame import Frame, FrameNodes, FrameSupply, PodPlaces
-from dovetail.scheduling.frame_inputs import FrameInputs, LastFrame
+from dovetail.scheduling.frame_inputs import FrameInputs, LastFrame, free_room
 from dovetail.scheduling.in_use import PortsAndVolumes
-from dovetail.scheduling.launch.daemons import Daemon, DaemonTerms
+from dovetail.scheduling.launch.daemons import Daemon
 from dovetail.scheduling.launch.limits import PoolLimits
-from dovetail.scheduling.launch.machines import Amounts, Mask
+from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.launch.templates import usable_pools
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.bindings import Bindings
@@ -38,7 +38,6 @@ from dovetail.scheduling.pods.validation import why_ignored
 from dovetail.scheduling.pods.volumes import Storage
 from dovetail.scheduling.reading.memory import SnapshotMemory, remembered
 from dovetail.scheduling.reading.rows import UNCHANGED, Edits, NodeRows, read_rows
-from dovetail.scheduling.room import expected_daemons, room_at, room_left
 from dovetail.scheduling.surroundings import Surroundings, surroundings_of
 from dovetail.scheduling.under_way import Settled, UnderWay
 
@@ -371,7 +370,7 @@ class Snapshot:
             sticky=self.settings.rules.sticky_daemons,
             best_effort=self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT,
         )
-        room = self._room(inputs, terms)
+        room = free_room(inputs, terms, memory, self._last)
         room.flags.writeable = False  # the next frame takes rows of it
         sound = np.all(room >= 0, axis=1)
         in_use = PortsAndVolumes(self.cluster.pods, self.bindings, self.storage, memory.classes)
@@ -398,24 +397,8 @@ class Snapshot:
         memory, cluster, last = self._memory, self.cluster, self._last
         if last is not None and last.tells_daemons(cluster, self.settings):
             return last.frame.daemons.daemons
-        pods = [cluster.pods[at] for at in np.flatnonzero(self.bindings.daemons).tolist()]
-        return memory.daemons.of(cluster.daemon_sets, pods, ignore_claims=self.settings.karpenter.ignores_dra)
-
-    def _room(self, inputs: FrameInputs, terms: DaemonTerms) -> Amounts:
-        """Return the free resources of all nodes; of the last frame, those of nodes that have not changed."""
-        memory, last = self._memory, self._last
-        needs = memory.needs.of(memory.classes.all, len(memory.resources.names))
-        expected = expected_daemons(terms, inputs.columns, memory.resources)
-        if last is None or not last.tells_room(inputs, terms, len(memory.resources.names)):
-            total, there = memory.sizes.of(inputs.sizes, memory.resources)
-            return room_left(total, there, self.bindings, needs, expected)
-        same = last.places(inputs.codes)[1]
-        fresh = np.flatnonzero(same < 0)
-        room: Amounts = last.frame.room[same]
-        total, there = memory.sizes.of([inputs.sizes[place] for place in fresh.tolist()], memory.resources)
-        missing = None if expected is None else expected[fresh]
-        room[fresh] = room_at(fresh, total, there, self.bindings, needs, missing)
-        return room
+        newest = self.bindings.newest_daemons
+        return memory.daemons.of(cluster.daemon_sets, newest, ignore_claims=self.settings.karpenter.ignores_dra)
 
     @cached
     def _limits(self) -> PoolLimits:

@@ -5,10 +5,10 @@ only new objects cost anything. Room, topology counts and views are sums and sor
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from itertools import chain, pairwise
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ import numpy.typing as npt
 from dovetail.model.listing import Listing
 from dovetail.model.objects import Pod, PodSpec
 from dovetail.scheduling.launch.machines import Mask
+from dovetail.scheduling.launch.newest import newest_after, newest_by_owner
+from dovetail.scheduling.pods.by_node import ByNode, Listed
 from dovetail.scheduling.pods.classes import (
     DAEMON,
     TERMINAL,
@@ -34,7 +36,6 @@ CountedSpec = Callable[[Pod], PodSpec]
 """The spec that the scheduler counts with, of a pod."""
 
 Column = npt.NDArray[np.int64]
-Value = TypeVar("Value")
 _SHORT = 1 << 16
 _MANY = 1000
 
@@ -61,27 +62,6 @@ class NodeNames:
 
     def __len__(self) -> int:
         return len(self.codes)
-
-
-class ByNode(Generic[Value]):
-    """The values of a column for the pods of each node: slices of one list are faster than those of an array."""
-
-    __slots__ = ("_edges", "_values")
-
-    def __init__(self, values: list[Value], edges: list[int]) -> None:
-        self._values, self._edges = values, edges
-
-    def __getitem__(self, node: int) -> list[Value]:
-        return self._values[self._edges[node] : self._edges[node + 1]]
-
-
-class _Listed(NamedTuple):
-    """Columns as lists: indexes, flags and oddness of the pods of each node, and the numbers of all pods' classes."""
-
-    places: ByNode[int]
-    flags: ByNode[int]
-    odd: ByNode[bool]
-    classes: list[int]
 
 
 class Bindings:
@@ -112,8 +92,9 @@ class Bindings:
         self.changed: set[int] | None = None
         self.same_daemons = False
         self._codes: array[int] | None = None
-        self._listed: _Listed | None = None
+        self._listed: Listed | None = None
         self._bits: list[int] | None = None
+        self._newest: dict[str, Pod] | None = None
         if old is None or not len(old.pods):
             self._start(len(pods))
             self._kinds = self._read(range(len(pods)), names)
@@ -130,8 +111,9 @@ class Bindings:
         """Take over the columns of pods that are the same objects, and read the others."""
         columns: tuple[npt.NDArray[Any], ...] = (old.cls, old.flags, old.at, old.odd)
         fresh: Sequence[int]
-        gone: Sequence[int] | Mask
-        if isinstance(self.pods, Listing) and self.pods.follows(old.pods):
+        gone: Sequence[int]
+        follows = isinstance(self.pods, Listing) and self.pods.follows(old.pods)
+        if isinstance(self.pods, Listing) and follows:
             self.cls, self.flags, self.at, self.odd = carried(columns, self.pods)
             fresh, gone = self.pods.new_at, self.pods.gone_at
         else:
@@ -141,12 +123,26 @@ class Bindings:
             fresh = np.flatnonzero(was < 0).tolist()
             stays = np.zeros(len(old.pods) + 1, dtype=np.bool_)
             stays[was] = True
-            gone = ~stays[:-1]
+            gone = np.flatnonzero(~stays[:-1]).tolist()
         self.cls[fresh] = -1
         if fresh:
             self._read(fresh, names)
         self.changed = {*self.at[fresh].tolist(), *old.at[gone].tolist()}
-        self.same_daemons = not np.any(self.flags[fresh] & DAEMON) and not np.any(old.flags[gone] & DAEMON)
+        came, went = self._daemons_at(fresh), old._daemons_at(gone)
+        self.same_daemons = not came and not went
+        if old._newest is not None and (self.same_daemons or follows):
+            self._newest = newest_after(old._newest, went, came)
+
+    def _daemons_at(self, places: Sequence[int]) -> list[Pod]:
+        """Return the pods of DaemonSets at these places."""
+        return [self.pods[places[here]] for here in np.flatnonzero(self.flags[places] & DAEMON).tolist()]
+
+    @property
+    def newest_daemons(self) -> Mapping[str, Pod]:
+        """Return the newest pod of each DaemonSet, by its uid."""
+        if self._newest is None:
+            self._newest = newest_by_owner(self.pods[at] for at in np.flatnonzero(self.daemons).tolist())
+        return self._newest
 
     def again(self) -> "Bindings":
         """Return the same pods, not yet assigned to node indexes."""
@@ -262,9 +258,9 @@ class Bindings:
         # If all pods were read anew, all nodes will be asked for.
         self._listed = self._list_all() if self.changed is None else None
 
-    def _list_all(self) -> _Listed:
+    def _list_all(self) -> Listed:
         places = np.arange(len(self.at))
-        return _Listed(self._list(places), self._list(self.flags), self._list(self.odd), self.cls.tolist())
+        return Listed(self._list(places), self._list(self.flags), self._list(self.odd), self.cls.tolist())
 
     def _list(self, column: npt.NDArray[Any]) -> ByNode[Any]:
         order, edges = self._by_node()
