@@ -60,6 +60,7 @@ def _check_changes(before: Listing[Pod], after: Listing[Pod]) -> None:
     assert are_the_same(after.new, [pod for pod in after if id(pod) not in old])
     assert are_the_same(after.gone, [before[place] for place in after.gone_at])
     assert are_the_same(after.new, [after[place] for place in after.new_at])
+    assert are_the_same(after.new, after.at(after.new_at))
     (ids,) = carried([np.fromiter(map(id, before), dtype=np.int64, count=len(before))], after)
     assert all(ids[place] == id(after[place]) for place, origin in enumerate(was) if origin >= 0)
 

@@ -50,9 +50,14 @@ def _columns(rows: NodeRows) -> tuple[object, ...]:
         rows.stays,
         rows.has_node,
         dict(rows.index),
+        rows.has_namesakes,
         dict(rows.name_of_claim),
         rows.initialized,
     )
+
+
+def _where(rows: NodeRows) -> list[list[int]]:
+    return [[place for place, found in enumerate(rows.names) if found == name] for name in "abcde"]
 
 
 def _apart() -> Callable[[_Objects], Cluster]:
@@ -121,6 +126,7 @@ def test_rows_can_be_followed_twice(
         cluster = cluster_of(after.values())
         found = read_rows(cluster, settings, registries, rows)
         assert _columns(found) == _columns(read_rows(cluster, settings, registries, None))
+        assert [found.places_named(name) for name in "abcde"] == _where(found)
 
 
 @given(st.sets(st.sampled_from("bdfhj"), max_size=3), st.sets(st.sampled_from("acegik"), max_size=3))

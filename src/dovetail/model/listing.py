@@ -62,6 +62,11 @@ class Listing(Sequence[Item]):
             raise IndexError(at)
         return self._parts[part][place - starts[part]]
 
+    def at(self, places: Iterable[int]) -> list[Item]:
+        """Return the objects at some places; faster than one by one."""
+        starts, parts = self._starts, self._parts
+        return [parts[part := bisect_right(starts, place) - 1][place - starts[part]] for place in places]
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, tuple | Listing) and tuple(self) == tuple(other)
 

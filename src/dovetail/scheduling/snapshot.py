@@ -17,6 +17,7 @@ import numpy as np
 from dovetail.model.cached import cached
 from dovetail.model.catalogue import Catalogue, InstanceType
 from dovetail.model.cluster import Cluster
+from dovetail.model.listing import Listing
 from dovetail.model.objects import NodePool, Pod
 from dovetail.model.settings import MinValuesPolicy, Settings
 from dovetail.scheduling.columns import NodeColumns
@@ -42,7 +43,7 @@ from dovetail.scheduling.surroundings import Surroundings, surroundings_of
 from dovetail.scheduling.under_way import Settled, UnderWay
 
 _REGISTRY_MAX = 20_000
-_FEW = 64
+_FEW = 100
 """The pods of more nodes are found faster in a plain tuple."""
 
 
@@ -87,7 +88,7 @@ class Snapshot:
         known: MoverRegistry | None = previous._movers if previous is not None else None
         self.surges = Surges.build(cluster) if settings.rules.surges else NO_SURGES
         self._movers: MoverRegistry = MoverRegistry(cluster.pdbs, self._memory.classes.keys, known, self.surges.owners)
-        self._movers.keep_only(self._index)
+        self._movers.keep_only(self.rows.names)
 
     @staticmethod
     def build(
@@ -137,7 +138,6 @@ class Snapshot:
         earlier = None if previous is None else previous.rows
         self.rows: NodeRows = read_rows(self.cluster, self.settings, self._memory.of_rows, earlier)
         self.states: Sequence[StateNode] = self.rows.states
-        self._index: dict[str, int] = self.rows.index
         self.marked: list[str]
         self.staying: Mask
         self.marked, self.staying = self.rows.staying(self.settings.marked_for_deletion_nodes)
@@ -174,7 +174,8 @@ class Snapshot:
         self.pods_on, self.since, self.edits, self.changed = found, previous.mark, edits, others.union(new)
 
     def _pods_at(self, place: int, pods: Sequence[Pod]) -> tuple[Pod, ...]:
-        return tuple([pods[at] for at in self.bindings.on_node(place)])
+        places = self.bindings.on_node(place)
+        return tuple(pods.at(places) if isinstance(pods, Listing) else [pods[at] for at in places])
 
     def changes_since(self, mark: object) -> tuple[Edits, set[int]] | None:
         """Return what became of the nodes of the snapshot with a mark, and the places with other objects or pods.
@@ -197,11 +198,11 @@ class Snapshot:
     @property
     def index(self) -> Mapping[str, int]:
         """Return the indexes of all nodes, by name."""
-        return self._index
+        return self.rows.index
 
     def node_index(self, name: str) -> int | None:
         """Return the index of a node, by name."""
-        return self._index.get(name)
+        return self.rows.index.get(name)
 
     @cached
     def pools(self) -> dict[str, NodePool]:

@@ -97,7 +97,7 @@ class Bindings:
         self._newest: dict[str, Pod] | None = None
         if old is None or not len(old.pods):
             self._start(len(pods))
-            self._kinds = self._read(range(len(pods)), names)
+            self._kinds = self._read(range(len(pods)), tuple(pods), names)
         else:
             self._follow(old, names)
 
@@ -115,7 +115,7 @@ class Bindings:
         follows = isinstance(self.pods, Listing) and self.pods.follows(old.pods)
         if isinstance(self.pods, Listing) and follows:
             self.cls, self.flags, self.at, self.odd = carried(columns, self.pods)
-            fresh, gone = self.pods.new_at, self.pods.gone_at
+            fresh, gone, new = self.pods.new_at, self.pods.gone_at, self.pods.new
         else:
             was = self._places_in(old)
             # A pod that was not there (-1) gets the last pod's values until it is read.
@@ -124,9 +124,10 @@ class Bindings:
             stays = np.zeros(len(old.pods) + 1, dtype=np.bool_)
             stays[was] = True
             gone = np.flatnonzero(~stays[:-1]).tolist()
+            new = [self.pods[place] for place in fresh]
         self.cls[fresh] = -1
         if fresh:
-            self._read(fresh, names)
+            self._read(fresh, new, names)
         self.changed = {*self.at[fresh].tolist(), *old.at[gone].tolist()}
         came, went = self._daemons_at(fresh), old._daemons_at(gone)
         self.same_daemons = not came and not went
@@ -189,12 +190,11 @@ class Bindings:
         near = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
         return np.where(ids[near] == wanted, places[near], -1)
 
-    def _read(self, places: Sequence[int], names: NodeNames) -> tuple[list[int], list[Pod]]:
+    def _read(self, places: Sequence[int], pods: Sequence[Pod], names: NodeNames) -> tuple[list[int], list[Pod]]:
         """Read the pods at these places; classes are numbered in the order of the places.
 
         Return the number of each pod's kind, and the first pod of each kind.
         """
-        pods = self.pods if len(places) == len(self.pods) else [self.pods[place] for place in places]
         where = np.fromiter(places, dtype=np.int64, count=len(places))
         kinds = self._sort_out(where, pods, names)
         first_of = dict(zip(reversed(kinds), reversed(range(len(kinds))), strict=True))
