@@ -81,10 +81,10 @@ def planned_places(snapshot: Snapshot, under_way: UnderWay) -> Settled | None:
     if snapshot.settled is None or snapshot.settled[0] is not under_way:
         bare = SimulationOptions(include_pending=False, include_leaving=False)
         scratch, _, _ = _prepare(snapshot, (), bare)
-        scratch.prepare(snapshot.leaving_entries)
+        scratch.prepare(snapshot.leaving_entries, to_run=False)
         leaving: dict[str, Entry] = {}
-        for node, _ in snapshot.leaving:
-            leaving.update(snapshot.movers(node).waiting_by_name)
+        for _, movers in snapshot.leaving_movers:
+            leaving.update(movers.waiting_by_name)
         found = None if scratch.states else Settled(scratch, leaving, under_way, snapshot.index)
         snapshot.settled = (under_way, found)
     return snapshot.settled[1]
@@ -140,9 +140,9 @@ def _prepare(
     if options.include_leaving and chosen.isdisjoint(snapshot.leaving_nodes):
         others = snapshot.leaving_entries
     elif options.include_leaving:
-        for index, _ in snapshot.leaving:
+        for index, movers in snapshot.leaving_movers:
             if index not in chosen:
-                others.extend(snapshot.movers(index).waiting)
+                others.extend(movers.waiting)
     engine = Packer(snapshot.frame, candidates, moving, snapshot.limits_left(candidates), options)
     return engine, entries, others
 

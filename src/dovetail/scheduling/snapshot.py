@@ -250,21 +250,25 @@ class Snapshot:
         return Storage(self.cluster)
 
     @cached
+    def leaving_movers(self) -> tuple[tuple[int, Movers], ...]:
+        """Return the pods of leaving nodes that move in every simulation, by node, prepared for placement."""
+        joined = self.rows.has_node
+        return tuple([(i, self.movers(i)) for i in np.flatnonzero(~self.staying).tolist() if joined[i]])
+
+    @cached
     def leaving(self) -> tuple[tuple[int, tuple[Pod, ...]], ...]:
         """Return the pods of leaving nodes that move in every simulation, by node."""
-        return tuple(
-            (i, self.movable(i)) for i in np.flatnonzero(~self.staying).tolist() if self.states[i].node is not None
-        )
+        return tuple([(index, movers.pods) for index, movers in self.leaving_movers])
 
     @cached
     def leaving_nodes(self) -> frozenset[int]:
         """Return the places of leaving nodes that have joined."""
-        return frozenset(index for index, _ in self.leaving)
+        return frozenset([index for index, _ in self.leaving_movers])
 
     @cached
     def leaving_entries(self) -> list[Entry]:
         """Return all pods of leaving nodes that move in every simulation, ready to be placed."""
-        return [entry for index, _ in self.leaving for entry in self.movers(index).waiting]
+        return [entry for _, movers in self.leaving_movers for entry in movers.waiting]
 
     def movable(self, index: int) -> tuple[Pod, ...]:
         """Return the pods of a node that would move if it were removed now."""
@@ -336,7 +340,7 @@ class Snapshot:
             sizes=self.rows.sizes,
             staying=self.staying,
             joined=np.frombuffer(self.rows.has_node, dtype=np.bool_),
-            moving=[(index, self.movers(index).at) for index, _ in self.leaving],
+            moving=[(index, movers.at) for index, movers in self.leaving_movers],
             virtual=[cls.id for cls in self._virtual_classes],
         )
 

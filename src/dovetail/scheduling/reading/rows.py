@@ -6,9 +6,9 @@ before, and learns which rows they changed. Decides nothing; `scheduling.snapsho
 """
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, MutableSequence, Sequence
+from collections.abc import Collection, Iterable, Mapping, MutableSequence, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -124,11 +124,18 @@ class NodeRows(msgspec.Struct, frozen=True, eq=False, dict=True):
         """Return the places of rows by name; of two rows with the same name, the last one's."""
         return dict(zip(self.names, range(len(self.names)), strict=True))
 
-    def places_named(self, name: str) -> list[int]:
-        """Return the places of the rows with a name."""
-        parts = ((0, self.initialized), (self.initialized, len(self.names)))
-        names = self.names
-        return [at for part in parts for at in range(bisect_left(names, name, *part), bisect_right(names, name, *part))]
+    def places_named(self, chosen: Collection[str]) -> list[int]:
+        """Return the places of the rows with these names; a few are found without an index."""
+        names, initialized, found = self.names, self.initialized, list[int]()
+        if self.has_namesakes:
+            return [place for place, name in enumerate(names) if name in chosen]
+        for name in chosen:
+            place = bisect_left(names, name, 0, initialized)
+            if place == initialized or names[place] != name:
+                place = bisect_left(names, name, initialized)
+            if place < len(names) and names[place] == name:
+                found.append(place)
+        return found
 
     @property
     def name_of_claim(self) -> Mapping[str, str]:
@@ -142,7 +149,7 @@ class NodeRows(msgspec.Struct, frozen=True, eq=False, dict=True):
         stays = np.frombuffer(self.stays, dtype=np.bool_)
         if not marked:
             return self.leaving, stays
-        places = [place for name in marked for place in self.places_named(name)]
+        places = self.places_named(frozenset(marked))
         reasons, stays = list(self.leaving), stays.copy()
         stays[places] = False
         for place in places:
