@@ -25,6 +25,10 @@ def test_each_object_is_where_its_listing_says(seed: int, monkeypatch: pytest.Mo
     before = store.cluster().pods
     earlier: list[tuple[Sequence[Pod], list[Pod]]] = []
     for _ in range(30):
+        for number in range(40) if dice.random() < 0.1 else ():
+            store.vanish("Pod", "n", f"p{number:03d}")
+        if dice.random() < 0.5 and not store.cluster().pods:
+            before = store.cluster().pods
         for _ in range(dice.choice([1, 5, 30, 200])):
             number = dice.randrange(40)
             if dice.random() < dice.choice([0.3, 0.9]):

@@ -65,7 +65,9 @@ class Column:
     def _merge(self, gone: dict[int, AnyObject], new: dict[int, AnyObject]) -> None:
         """Update the order; add what is not there any more, by its place before, and what is new, by its place now."""
         if not self._parts:
-            self._firsts, self._places, self._parts = [("", "")], [[]], [()]
+            self._fill(sorted(self.by_place))
+            new.update(enumerate(chain.from_iterable(self._parts)))
+            return
         starts = list(accumulate(map(len, self._parts), initial=0))
         changed = sorted(self._changed)
         touched: list[int] = []
@@ -80,10 +82,13 @@ class Column:
         for part in reversed(touched):
             self._cut(part)
         if len(self._parts) > _SCATTERED * (1 + len(self.by_place) // _PART):
-            self._places = [list(chain.from_iterable(self._places))]
-            self._parts = [tuple(chain.from_iterable(self._parts))]
-            self._firsts = [("", "")]
-            self._cut(0)
+            self._fill(list(chain.from_iterable(self._places)))
+
+    def _fill(self, places: list[Place]) -> None:
+        """Make all parts again; the objects at these places are all there are."""
+        self._places = [places[at : at + _PART] for at in range(0, len(places), _PART)]
+        self._parts = [tuple([self.by_place[place] for place in part]) for part in self._places]
+        self._firsts = [part[0] for part in self._places]
 
     def _edit(
         self,

@@ -48,11 +48,11 @@ def simulate(
     count = len(entries) + len(leaving)
     if snapshot.settings.rules.others_pods_count:
         engine.prepare((*leaving, *entries))
-        engine.run(sorted((*entries, *leaving), key=_by_key))
+        engine.run(entries if not candidates and not leaving else sorted((*entries, *leaving), key=_by_key))
         return _result(snapshot, tuple(candidates), engine, count)
     unsettled = _settle(snapshot, engine, entries, leaving, under_way)
     if not candidates:
-        engine.run(sorted((*entries, *unsettled), key=_by_key))
+        engine.run(sorted((*entries, *unsettled), key=_by_key) if unsettled else entries)
     else:
         engine.run((*sorted(unsettled, key=_by_key), *sorted(entries, key=_by_key)))
     return _result(snapshot, tuple(candidates), engine, count)

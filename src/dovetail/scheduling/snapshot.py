@@ -281,7 +281,8 @@ class Snapshot:
     @cached
     def queued(self) -> list[Entry]:
         """Return the pending pods and the virtual ones of buffers, prepared for placement and in its order."""
-        return sorted(self._waiting.entries + self.virtual, key=attrgetter("key"))
+        queue = self._waiting.queue
+        return sorted(queue + self.virtual, key=attrgetter("key")) if self.virtual else queue
 
     @cached
     def virtual(self) -> list[Entry]:
