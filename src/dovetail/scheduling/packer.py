@@ -348,8 +348,9 @@ class Packer:
         for column, amount in variant.need:
             left[column] -= amount
         touched.entries.append(entry)
-        touched.ports.extend(variant.ports)
-        touched.attached.extend(variant.attached)
+        if variant.ports or variant.attached:
+            touched.ports.extend(variant.ports)
+            touched.attached.extend(variant.attached)
         for state in self._counting.recorders_of(entry.cls):
             if state.group.will_count(node):
                 state.record_node(node)

@@ -8,13 +8,12 @@ before, and learns which rows they changed. Decides nothing; `scheduling.snapsho
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, MutableSequence, Sequence
+from collections.abc import Iterable, Mapping, MutableSequence, Sequence
 from typing import Final, TypeVar
 
 import msgspec
 import numpy as np
 
-from dovetail.model.cached import cached
 from dovetail.model.cluster import Cluster
 from dovetail.model.objects import Node, NodeClaim
 from dovetail.model.rules import Rules
@@ -23,6 +22,7 @@ from dovetail.scheduling.launch.machines import Mask, Resources
 from dovetail.scheduling.nodes import MARKED, Pair, StateNode, join, leaving_reason, pair_up, state_node
 from dovetail.scheduling.pods.bindings import NodeNames
 from dovetail.scheduling.reading.changes import changes
+from dovetail.scheduling.reading.index import NodeIndex
 from dovetail.scheduling.room import Sizes
 
 Item = TypeVar("Item")
@@ -90,7 +90,7 @@ class _Join(msgspec.Struct, eq=False):
     mark: object
 
 
-class NodeRows(msgspec.Struct, frozen=True, eq=False, dict=True):
+class NodeRows(msgspec.Struct, frozen=True, eq=False):
     """All rows, column by column. `edits` leads here from the rows with the mark `since`; `mark` stands for these.
 
     `initialized`: how many are of initialized nodes; these come first. `has_namesakes`: two rows have the same name.
@@ -109,6 +109,7 @@ class NodeRows(msgspec.Struct, frozen=True, eq=False, dict=True):
     leaving: list[str]
     stays: bytearray
     has_node: bytearray
+    index: NodeIndex
     edits: Edits = UNCHANGED
     since: object = None
     mark: object = msgspec.field(default_factory=object)
@@ -118,24 +119,6 @@ class NodeRows(msgspec.Struct, frozen=True, eq=False, dict=True):
         if mark is self.mark:
             return UNCHANGED
         return self.edits if self.since is not None and mark is self.since else None
-
-    @cached
-    def index(self) -> dict[str, int]:
-        """Return the places of rows by name; of two rows with the same name, the last one's."""
-        return dict(zip(self.names, range(len(self.names)), strict=True))
-
-    def places_named(self, chosen: Collection[str]) -> list[int]:
-        """Return the places of the rows with these names; a few are found without an index."""
-        names, initialized, found = self.names, self.initialized, list[int]()
-        if self.has_namesakes:
-            return [place for place, name in enumerate(names) if name in chosen]
-        for name in chosen:
-            place = bisect_left(names, name, 0, initialized)
-            if place == initialized or names[place] != name:
-                place = bisect_left(names, name, initialized)
-            if place < len(names) and names[place] == name:
-                found.append(place)
-        return found
 
     @property
     def name_of_claim(self) -> Mapping[str, str]:
@@ -149,7 +132,12 @@ class NodeRows(msgspec.Struct, frozen=True, eq=False, dict=True):
         stays = np.frombuffer(self.stays, dtype=np.bool_)
         if not marked:
             return self.leaving, stays
-        places = self.places_named(frozenset(marked))
+        chosen = frozenset(marked)
+        places = (
+            [place for place, name in enumerate(self.names) if name in chosen]
+            if self.has_namesakes
+            else [place for name in marked if (place := self.index.get(name)) is not None]
+        )
         reasons, stays = list(self.leaving), stays.copy()
         stays[places] = False
         for place in places:
@@ -181,13 +169,14 @@ def _all_rows(cluster: Cluster, settings: Settings, registries: RowRegistries, e
     twins = len(nodes) + len(claims) != len(ids) - ids.count("") or len(by_key) != len(rows)
     names = [row.state.name for row in rows]
     mark, states, named = object(), [row.state for row in rows], Counter(names)
+    initialized, has_namesakes = sum(state.initialized for state in states), len(named) != len(names)
     return NodeRows(
         nodes=cluster.nodes,
         claims=cluster.node_claims,
         rules=settings.rules,
         joined=_Join(nodes, claims, by_key, twins, [row.order for row in rows], named, _claims_and_names(states), mark),
-        initialized=sum(state.initialized for state in states),
-        has_namesakes=len(named) != len(names),
+        initialized=initialized,
+        has_namesakes=has_namesakes,
         states=states,
         names=names,
         codes=array("q", [row.code for row in rows]),
@@ -195,6 +184,7 @@ def _all_rows(cluster: Cluster, settings: Settings, registries: RowRegistries, e
         leaving=[row.leaving for row in rows],
         stays=bytearray(not row.leaving for row in rows),
         has_node=bytearray(row.state.node is not None for row in rows),
+        index=NodeIndex(names, initialized, has_namesakes=has_namesakes),
         mark=mark,
     )
 
@@ -266,13 +256,16 @@ def _edited(before: NodeRows, cluster: Cluster, out: list[_Row], coming: list[_R
     edits.apply(leaving, [row.leaving for row in coming])
     edits.apply(stays, [not row.leaving for row in coming])
     edits.apply(has_node, [row.state.node is not None for row in coming])
+    initialized, has_namesakes = bisect_left(order, (True, "")), len(named) != len(names)
+    same = names == before.names
+    index = before.index if same else NodeIndex(names, initialized, has_namesakes=has_namesakes)
     return NodeRows(
         nodes=cluster.nodes,
         claims=cluster.node_claims,
         rules=before.rules,
         joined=before.joined,
-        initialized=bisect_left(order, (True, "")),
-        has_namesakes=len(named) != len(names),
+        initialized=initialized,
+        has_namesakes=has_namesakes,
         states=states,
         names=names,
         codes=codes,
@@ -280,6 +273,7 @@ def _edited(before: NodeRows, cluster: Cluster, out: list[_Row], coming: list[_R
         leaving=leaving,
         stays=stays,
         has_node=has_node,
+        index=index,
         edits=edits,
         since=before.mark,
     )
