@@ -38,6 +38,8 @@ CountedSpec = Callable[[Pod], PodSpec]
 Column = npt.NDArray[np.int64]
 _SHORT = 1 << 16
 _MANY = 1000
+_FEW = 8
+"""The pods of so many nodes are found one by one before all pods are sorted by node."""
 
 
 def _in_memory(pods: Sequence[Pod]) -> list[int]:
@@ -248,6 +250,7 @@ class Bindings:
             return
         self._codes = codes
         self._near: dict[int, list[int]] = {}
+        self._sought = 0
         self._sorted: tuple[Column, Column] | None = None
         numbers = np.frombuffer(codes, dtype=np.int64)
         places = np.full(len(names), -1, dtype=np.int64)
@@ -318,7 +321,10 @@ class Bindings:
         if self._listed is not None:
             return self._listed.places[index]
         found = self._near.get(index)
-        if found is None:
+        if found is None and self._sorted is None and self._sought < _FEW:
+            self._sought += 1
+            found = self._near[index] = np.flatnonzero(self.node == index).tolist()
+        elif found is None:
             order, edges = self._by_node()
             found = order[edges[index] : edges[index + 1]].tolist()
         return found
