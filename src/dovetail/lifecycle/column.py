@@ -66,7 +66,8 @@ class Column:
         """Update the order; add what is not there any more, by its place before, and what is new, by its place now."""
         if not self._parts:
             self._fill(sorted(self.by_place))
-            new.update(enumerate(chain.from_iterable(self._parts)))
+            if self._listing is not None:
+                new.update(enumerate(chain.from_iterable(self._parts)))
             return
         starts = list(accumulate(map(len, self._parts), initial=0))
         changed = sorted(self._changed)

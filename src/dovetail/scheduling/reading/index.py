@@ -10,15 +10,18 @@ _MANY: Final = 500
 
 
 class NodeIndex(Mapping[str, int]):
-    """The places of names that are in two sorted parts; of two equal names, the last one's."""
+    """The places of names that are in two sorted parts; of two equal names, the last one's.
 
-    __slots__ = ("_asked", "_every", "_names", "_parted")
+    `every`: the same as a dict, once there is one.
+    """
+
+    __slots__ = ("_asked", "_names", "_parted", "every")
 
     def __init__(self, names: Sequence[str], parted: int, *, has_namesakes: bool) -> None:
         """Create an index of names that are sorted up to the place `parted`, and again from there on."""
         self._names, self._parted = names, parted
         self._asked = 0
-        self._every = self._index() if has_namesakes else None
+        self.every: dict[str, int] | None = self._index() if has_namesakes else None
 
     def _index(self) -> dict[str, int]:
         return dict(zip(self._names, range(len(self._names)), strict=True))
@@ -29,11 +32,11 @@ class NodeIndex(Mapping[str, int]):
     def get(self, name: str, default: int | _Other, /) -> int | _Other: ...
     def get(self, name: str, default: object = None, /) -> object:
         """Return the place of a name, or the default."""
-        if self._every is not None:
-            return self._every.get(name, default)
+        if self.every is not None:
+            return self.every.get(name, default)
         self._asked += 1
         if self._asked > _MANY:
-            self._every = self._index()
+            self.every = self._index()
         names, parted = self._names, self._parted
         place = bisect_left(names, name, 0, parted)
         if place == parted or names[place] != name:
@@ -50,7 +53,7 @@ class NodeIndex(Mapping[str, int]):
         return isinstance(name, str) and self.get(name) is not None
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._names if self._every is None else self._every)
+        return iter(self._names if self.every is None else self.every)
 
     def __len__(self) -> int:
-        return len(self._names if self._every is None else self._every)
+        return len(self._names if self.every is None else self.every)
