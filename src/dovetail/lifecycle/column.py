@@ -36,7 +36,7 @@ class Column:
         self._changed: dict[Place, None] = {}
         self._firsts: list[Place] = []
         self._places: list[list[Place]] = []
-        self._parts: list[tuple[AnyObject, ...]] = []
+        self._parts: list[list[AnyObject]] = []  # listings share them, so they are replaced and never changed
         self._listing: Listing[AnyObject] | None = None
 
     def put(self, place: Place, item: AnyObject) -> None:
@@ -88,7 +88,7 @@ class Column:
     def _fill(self, places: list[Place]) -> None:
         """Make all parts again; the objects at these places are all there are."""
         self._places = [places[at : at + _PART] for at in range(0, len(places), _PART)]
-        self._parts = [tuple([self.by_place[place] for place in part]) for part in self._places]
+        self._parts = [[self.by_place[place] for place in part] for part in self._places]
         self._firsts = [part[0] for part in self._places]
 
     def _edit(
@@ -101,7 +101,7 @@ class Column:
         new: dict[int, AnyObject],
     ) -> int:
         """Update one part that began at `start` and has moved by so many; return by how many it grew."""
-        places, items = self._places[part], list(self._parts[part])
+        places, items = self._places[part], self._parts[part].copy()
         grown = 0
         for place in changed:
             here = bisect_left(places, place)
@@ -120,7 +120,7 @@ class Column:
             elif known:
                 del places[here], items[here]
                 grown -= 1
-        self._parts[part] = tuple(items)
+        self._parts[part] = items
         return grown
 
     def _cut(self, part: int) -> None:

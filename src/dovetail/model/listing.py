@@ -30,12 +30,15 @@ class Listing(Sequence[Item]):
 
     def __init__(
         self,
-        parts: Iterable[tuple[Item, ...]],
+        parts: Iterable[Sequence[Item]],
         since: object = None,
         gone: Mapping[int, Item] | None = None,
         new: Mapping[int, Item] | None = None,
     ) -> None:
-        """Make a listing with a mark of its own; `gone`, `new`: objects by place, ascending."""
+        """Make a listing with a mark of its own; `gone`, `new`: objects by place, ascending.
+
+        Nobody may change the parts afterwards.
+        """
         self._parts = tuple(parts)
         self._starts = list(accumulate(map(len, self._parts), initial=0))
         self.mark, self.since = object(), since
