@@ -1,52 +1,95 @@
-"""Listings of the store include the previous position of each object."""
+"""Listings of the store know what changed since the one before, and share what did not."""
 
+from collections.abc import Callable, Sequence
 from random import Random
 
 import msgspec
+import numpy as np
 import pytest
 
 from dovetail.lifecycle.store import Store
-from dovetail.model.listing import Listing
+from dovetail.model.listing import Listing, are_the_same
 from dovetail.model.objects import ObjectMeta, Pod, PodStatus
+from dovetail.scheduling.reading.changes import carried, places_before
 
 
 def _pod(number: int, phase: str = "") -> Pod:
     return Pod(metadata=ObjectMeta(name=f"p{number:03d}", namespace="n"), status=PodStatus(phase=phase))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(40))
 def test_each_object_is_where_its_listing_says(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After few or many changes, an object with a previous position is the same object, and others are new or gone."""
-    monkeypatch.setattr("dovetail.lifecycle.column._MOVED_MAX", 4)
+    """After few or many changes, objects in runs are the same or were replaced, and all others are new or gone."""
+    monkeypatch.setattr("dovetail.lifecycle.column._PART", 1 + seed % 4)
     dice, store = Random(seed), Store()
     before = store.cluster().pods
+    earlier: list[tuple[Sequence[Pod], list[Pod]]] = []
     for _ in range(30):
-        for _ in range(dice.choice([1, 5, 30])):
+        for number in range(40) if dice.random() < 0.1 else ():
+            store.vanish("Pod", "n", f"p{number:03d}")
+        if dice.random() < 0.5 and not store.cluster().pods:
+            before = store.cluster().pods
+        for _ in range(dice.choice([1, 5, 30, 200])):
             number = dice.randrange(40)
-            if dice.random() < 0.3:
+            if dice.random() < dice.choice([0.3, 0.9]):
                 store.vanish("Pod", "n", f"p{number:03d}")
             else:
                 store.observe(_pod(number, phase=dice.choice(["Running", "Pending"])))
         after = store.cluster().pods
         if after is before:
             continue
+        earlier.append((after, list(after)))
         assert isinstance(after, Listing)
         assert [pod.metadata.name for pod in after] == sorted(pod.metadata.name for pod in after)
-        assert all(store.get(Pod, pod.metadata.name, "n") is pod for pod in after)
-        assert len(after.origin) == len(after)
+        assert {id(pod) for pod in after} == {id(pod) for pod in map(_known(store), range(40)) if pod is not None}
+        assert [after[place] for place in range(-len(after), len(after))] == 2 * list(after)
         if isinstance(before, Listing):
-            assert after.since is before.mark
-            for pod, place in zip(after, after.origin, strict=True):
-                assert (before[place] is pod) if place >= 0 else all(pod is not other for other in before)
-            assert list(map(id, after.gone)) == [id(pod) for pod in before if all(pod is not other for other in after)]
-            assert list(map(id, after.new)) == [id(pod) for pod in after if all(pod is not other for other in before)]
+            assert after.follows(before)
+            _check_changes(before, after)
         before = after
+    assert all(are_the_same(listing, as_it_was) for listing, as_it_was in earlier)
 
 
-def test_a_listing_is_a_tuple_to_everybody_else() -> None:
+def _known(store: Store) -> Callable[[int], Pod | None]:
+    return lambda number: store.get(Pod, f"p{number:03d}", "n")
+
+
+def _check_changes(before: Listing[Pod], after: Listing[Pod]) -> None:
+    places = np.arange(len(after))
+    was = places_before(after, places).tolist()
+    old, new = set(map(id, before)), set(map(id, after))
+    assert [place for place, origin in enumerate(was) if origin < 0] == after.new_at
+    assert all(after[place] is before[origin] for place, origin in enumerate(was) if origin >= 0)
+    assert are_the_same(after.gone, [pod for pod in before if id(pod) not in new])
+    assert are_the_same(after.new, [pod for pod in after if id(pod) not in old])
+    assert are_the_same(after.gone, [before[place] for place in after.gone_at])
+    assert are_the_same(after.new, [after[place] for place in after.new_at])
+    assert are_the_same(after.new, after.at(after.new_at))
+    (ids,) = carried([np.fromiter(map(id, before), dtype=np.int64, count=len(before))], after)
+    assert all(ids[place] == id(after[place]) for place, origin in enumerate(was) if origin >= 0)
+
+
+def test_a_listing_shares_the_parts_without_changes() -> None:
+    """A listing after one change holds new parts only where something changed."""
+    store = Store()
+    for number in range(2_000):
+        store.observe(_pod(number))
+    before = store.cluster().pods
+    store.observe(_pod(1_500, phase="Running"))
+    after = store.cluster().pods
+    assert isinstance(before, Listing)
+    assert isinstance(after, Listing)
+    assert sum(old is not new for old, new in zip(before._parts, after._parts, strict=True)) == 1
+    assert len(after._parts) > 4
+
+
+def test_a_listing_compares_like_a_tuple() -> None:
     """A listing compares like a tuple."""
     store = Store()
     store.observe(_pod(1))
     pods = store.cluster().pods
     assert pods == (_pod(1),)
+    assert pods != (_pod(2),)
+    with pytest.raises(IndexError):
+        pods[1]
     assert msgspec.structs.asdict(pods[0])["metadata"].name == "p001"

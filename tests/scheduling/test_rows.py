@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,8 @@ from dovetail.model.objects import Node, NodeClaim, NodeClaimStatus, NodeSpec, O
 from dovetail.model.settings import Settings
 from dovetail.scheduling.launch.machines import Resources
 from dovetail.scheduling.pods.bindings import NodeNames
+from dovetail.scheduling.reading import index as index_module
+from dovetail.scheduling.reading.index import NodeIndex
 from dovetail.scheduling.reading.rows import NodeRows, RowRegistries, read_rows
 from dovetail.scheduling.room import Sizes
 
@@ -50,6 +53,7 @@ def _columns(rows: NodeRows) -> tuple[object, ...]:
         rows.stays,
         rows.has_node,
         dict(rows.index),
+        rows.has_namesakes,
         dict(rows.name_of_claim),
         rows.initialized,
     )
@@ -121,6 +125,9 @@ def test_rows_can_be_followed_twice(
         cluster = cluster_of(after.values())
         found = read_rows(cluster, settings, registries, rows)
         assert _columns(found) == _columns(read_rows(cluster, settings, registries, None))
+        assert found.index == {name: place for place, name in enumerate(found.names)}
+        assert all(found.index.get(name) == dict(found.index).get(name) for name in "abcdx")
+        assert ("x" in found.index, "a" in found.index) == (False, "a" in found.names)
 
 
 @given(st.sets(st.sampled_from("bdfhj"), max_size=3), st.sets(st.sampled_from("acegik"), max_size=3))
@@ -156,3 +163,17 @@ def test_marked_nodes_leave() -> None:
     assert [bool(why) for why in reasons] == [True, False]
     assert staying.tolist() == [False, True]
     assert rows.staying(())[1].tolist() == [True, True]
+
+
+@given(st.lists(_NAMES), st.lists(_NAMES), st.integers(0, 6), st.lists(st.sampled_from("abcdex"), max_size=12))
+def test_an_index_finds_what_a_dict_finds(first: list[str], second: list[str], many: int, asked: list[str]) -> None:
+    """Whether few or many names are asked for, each is found at its last place, or not at all."""
+    every = [*sorted(first), *sorted(second)]
+    plain = {name: place for place, name in enumerate(every)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_module, "_MANY", many)
+        index = NodeIndex(every, len(first), has_namesakes=len(plain) != len(every))
+        assert [index.get(name, -1) for name in asked] == [plain.get(name, -1) for name in asked]
+        assert [name in index for name in asked] == [name in plain for name in asked]
+    assert index == plain
+    assert len(index) == len(plain)

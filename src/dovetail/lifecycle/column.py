@@ -1,11 +1,13 @@
 """All objects of one kind, kept by place and listed in order.
 
 Changes are only noted; the order is brought up to date when the objects are listed next, so an object that changes ten
-times between two listings costs one search. Sits at the bottom of lifecycle; `store` has one column per kind.
+times between two listings costs one search. The order is kept in parts, and only parts with changes are made again, so
+a listing costs as much as changed. Sits at the bottom of lifecycle; `store` has one column per kind.
 """
 
-from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import accumulate, chain
 from typing import Final
 
 from dovetail.model.listing import Listing
@@ -13,10 +15,10 @@ from dovetail.model.objects import AnyObject
 
 Place = tuple[str, str]
 """Namespace and name."""
-_NOWHERE: Final = -1
-"""The place of an object that was not in the listing before (`Listing.origin`)."""
-_MOVED_MAX: Final = 64
-"""If more objects came or went, making new lists is cheaper than moving the rest of the old ones each time."""
+_PART: Final = 256
+"""The size of a part when it is made; it grows to twice that before it is cut."""
+_SCATTERED: Final = 8
+"""With so many times more parts than necessary, all are made again."""
 
 
 class Column:
@@ -25,18 +27,17 @@ class Column:
     `version` grows with every change of an object.
     """
 
-    __slots__ = ("_changed", "_items", "_listing", "_mark", "_numbers", "_places", "by_place", "seen", "version")
+    __slots__ = ("_changed", "_firsts", "_listing", "_parts", "_places", "by_place", "seen", "version")
 
     def __init__(self) -> None:
         self.by_place: dict[Place, AnyObject] = {}
         self.seen: dict[Place, str] = {}
         self.version = 0
         self._changed: dict[Place, None] = {}
-        self._places: list[Place] = []
-        self._items: list[AnyObject] = []
-        self._listing: tuple[AnyObject, ...] = ()
-        self._mark: object = None
-        self._numbers = array("q")
+        self._firsts: list[Place] = []
+        self._places: list[list[Place]] = []
+        self._parts: list[list[AnyObject]] = []  # listings share them, so they are replaced and never changed
+        self._listing: Listing[AnyObject] | None = None
 
     def put(self, place: Place, item: AnyObject) -> None:
         """Store an object, new or changed."""
@@ -51,67 +52,83 @@ class Column:
         self._changed[place] = None
         self.version += 1
 
-    def listed(self) -> tuple[AnyObject, ...]:
-        """Return all objects, by place; the same tuple until one changes."""
+    def listed(self) -> Sequence[AnyObject]:
+        """Return all objects, by place; the same sequence until one changes."""
         if self._changed:
-            gone: list[AnyObject] = []
-            new: list[AnyObject] = []
-            origin = self._merge(gone, new)
+            gone: dict[int, AnyObject] = {}
+            new: dict[int, AnyObject] = {}
+            self._merge(gone, new)
             self._changed = {}
-            listing = Listing.of(self._items, self._mark, origin, gone, new)
-            self._listing, self._mark = listing, listing.mark
-        return self._listing
+            self._listing = Listing(self._parts, None if self._listing is None else self._listing.mark, gone, new)
+        return () if self._listing is None else self._listing
 
-    def _merge(self, gone: list[AnyObject], new: list[AnyObject]) -> "array[int]":
-        """Update the order; return where each object was, and add what is not there any more and what is new."""
-        places, items = self._places, self._items
-        if len(self._numbers) < len(places):
-            self._numbers = array("q", range(2 * len(places)))
-        origin = self._numbers[: len(places)]
-        moved: list[_Moved] = []
-        for place in sorted(self._changed):
-            at = bisect_left(places, place)
-            known = at < len(places) and places[at] == place
+    def _merge(self, gone: dict[int, AnyObject], new: dict[int, AnyObject]) -> None:
+        """Update the order; add what is not there any more, by its place before, and what is new, by its place now."""
+        if not self._parts:
+            self._fill(sorted(self.by_place))
+            if self._listing is not None:
+                new.update(enumerate(chain.from_iterable(self._parts)))
+            return
+        starts = list(accumulate(map(len, self._parts), initial=0))
+        changed = sorted(self._changed)
+        touched: list[int] = []
+        at = moved = 0
+        while at < len(changed):
+            part = max(bisect_right(self._firsts, changed[at]) - 1, 0)
+            last = part + 1 == len(self._firsts)
+            end = len(changed) if last else bisect_left(changed, self._firsts[part + 1], at)
+            moved += self._edit(part, changed[at:end], starts[part], moved, gone, new)
+            touched.append(part)
+            at = end
+        for part in reversed(touched):
+            self._cut(part)
+        if len(self._parts) > _SCATTERED * (1 + len(self.by_place) // _PART):
+            self._fill(list(chain.from_iterable(self._places)))
+
+    def _fill(self, places: list[Place]) -> None:
+        """Make all parts again; the objects at these places are all there are."""
+        self._places = [places[at : at + _PART] for at in range(0, len(places), _PART)]
+        self._parts = [[self.by_place[place] for place in part] for part in self._places]
+        self._firsts = [part[0] for part in self._places]
+
+    def _edit(
+        self,
+        part: int,
+        changed: list[Place],
+        start: int,
+        moved: int,
+        gone: dict[int, AnyObject],
+        new: dict[int, AnyObject],
+    ) -> int:
+        """Update one part that began at `start` and has moved by so many; return by how many it grew."""
+        places, items = self._places[part], self._parts[part].copy()
+        grown = 0
+        for place in changed:
+            here = bisect_left(places, place)
+            known = here < len(places) and places[here] == place
             item = self.by_place.get(place)
             if known:
-                gone.append(items[at])
+                gone[start + here - grown] = items[here]
             if item is not None:
-                new.append(item)
-            if known and item is not None:
-                items[at], origin[at] = item, _NOWHERE
-            elif known or item is not None:
-                moved.append((at, place, item))
-        if len(moved) <= _MOVED_MAX:
-            for at, place, item in reversed(moved):
-                if item is None:
-                    del places[at], items[at], origin[at]
+                new[start + moved + here] = item
+                if known:
+                    items[here] = item
                 else:
-                    places.insert(at, place)
-                    items.insert(at, item)
-                    origin.insert(at, _NOWHERE)
-            return origin
-        return self._join(moved, origin)
+                    places.insert(here, place)
+                    items.insert(here, item)
+                    grown += 1
+            elif known:
+                del places[here], items[here]
+                grown -= 1
+        self._parts[part] = items
+        return grown
 
-    def _join(self, moved: "list[_Moved]", origin: "array[int]") -> "array[int]":
-        """Build the order from the parts between the objects that came or went; return where each object was."""
-        places: list[Place] = []
-        items: list[AnyObject] = []
-        joined = array("q")
-        begin = 0
-        for at, place, item in (*moved, (len(self._places), ("", ""), None)):
-            places += self._places[begin:at]
-            items += self._items[begin:at]
-            joined += origin[begin:at]
-            begin = at
-            if item is None:
-                begin += 1
-            else:
-                places.append(place)
-                items.append(item)
-                joined.append(_NOWHERE)
-        self._places, self._items = places, items
-        return joined
-
-
-_Moved = tuple[int, Place, AnyObject | None]
-"""Where an object came (or went: None) in the order before."""
+    def _cut(self, part: int) -> None:
+        """Cut a part that has grown too large, or remove it if nothing is left of it."""
+        places, items = self._places[part], self._parts[part]
+        size = len(places) if len(places) <= 2 * _PART else _PART
+        cuts = range(0, len(places), size or 1)
+        self._firsts[part : part + 1] = [places[at] for at in cuts]
+        if len(cuts) != 1:
+            self._places[part : part + 1] = [places[at : at + size] for at in cuts]
+            self._parts[part : part + 1] = [items[at : at + size] for at in cuts]

@@ -3,12 +3,12 @@
 Decides nothing about nodes, only which of two observations of one object is newer. An object that is observed again
 with only another resource version keeps its identity and doesn't change any version, so "nothing changed" is one
 comparison of numbers and a snapshot may reuse everything derived from an unchanged object. Costs: observe and vanish
-O(1), `cluster()` O(1) when nothing changed and else a search per change and one copy of a pointer array per kind that
-did. Sits at the bottom of lifecycle; `engine` feeds it.
+O(1), `cluster()` O(1) when nothing changed and else a search per change. Sits at the bottom of lifecycle; `engine`
+feeds it.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 from dovetail.lifecycle.column import Column, Place
@@ -197,23 +197,23 @@ class Store:
         """Return whether a node or a NodeClaim of that name is known."""
         return self.get(Node, name) is not None or self.get(NodeClaim, name) is not None
 
-    def node_pools(self) -> tuple[NodePool, ...]:
+    def node_pools(self) -> Sequence[NodePool]:
         """Return all pools, by name."""
         return self._columns[NodePool].listed()  # type: ignore[return-value]
 
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> Sequence[Node]:
         """Return all nodes, by name."""
         return self._columns[Node].listed()  # type: ignore[return-value]
 
-    def node_claims(self) -> tuple[NodeClaim, ...]:
+    def node_claims(self) -> Sequence[NodeClaim]:
         """Return all NodeClaims, by name."""
         return self._columns[NodeClaim].listed()  # type: ignore[return-value]
 
-    def deployments(self) -> tuple[Deployment, ...]:
+    def deployments(self) -> Sequence[Deployment]:
         """Return all Deployments, by place."""
         return self._columns[Deployment].listed()  # type: ignore[return-value]
 
-    def replica_sets(self) -> tuple[ReplicaSet, ...]:
+    def replica_sets(self) -> Sequence[ReplicaSet]:
         """Return all ReplicaSets, by place."""
         return self._columns[ReplicaSet].listed()  # type: ignore[return-value]
 

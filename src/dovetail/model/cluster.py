@@ -4,7 +4,7 @@ An immutable bag that any shell can fill: from files, from watches, from a simul
 nothing; `scheduling.snapshot` makes the columnar form that decisions run on.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -40,25 +40,25 @@ class Cluster:
     reported, which no decision reads.
     """
 
-    node_pools: tuple[NodePool, ...] = ()
-    node_claims: tuple[NodeClaim, ...] = ()
-    nodes: tuple[Node, ...] = ()
-    pods: tuple[Pod, ...] = ()
-    pdbs: tuple[PodDisruptionBudget, ...] = ()
-    daemon_sets: tuple[DaemonSet, ...] = ()
-    pvcs: tuple[PersistentVolumeClaim, ...] = ()
-    pvs: tuple[PersistentVolume, ...] = ()
-    storage_classes: tuple[StorageClass, ...] = ()
-    csi_nodes: tuple[CSINode, ...] = ()
-    priority_classes: tuple[PriorityClass, ...] = ()
-    namespaces: tuple[Namespace, ...] = ()
-    replica_sets: tuple[ReplicaSet, ...] = ()
-    stateful_sets: tuple[StatefulSet, ...] = ()
-    deployments: tuple[Deployment, ...] = ()
-    services: tuple[Service, ...] = ()
-    pod_templates: tuple[NamedPodTemplate, ...] = ()
-    capacity_buffers: tuple[CapacityBuffer, ...] = ()
-    node_overlays: tuple[NodeOverlay, ...] = ()
+    node_pools: Sequence[NodePool] = ()
+    node_claims: Sequence[NodeClaim] = ()
+    nodes: Sequence[Node] = ()
+    pods: Sequence[Pod] = ()
+    pdbs: Sequence[PodDisruptionBudget] = ()
+    daemon_sets: Sequence[DaemonSet] = ()
+    pvcs: Sequence[PersistentVolumeClaim] = ()
+    pvs: Sequence[PersistentVolume] = ()
+    storage_classes: Sequence[StorageClass] = ()
+    csi_nodes: Sequence[CSINode] = ()
+    priority_classes: Sequence[PriorityClass] = ()
+    namespaces: Sequence[Namespace] = ()
+    replica_sets: Sequence[ReplicaSet] = ()
+    stateful_sets: Sequence[StatefulSet] = ()
+    deployments: Sequence[Deployment] = ()
+    services: Sequence[Service] = ()
+    pod_templates: Sequence[NamedPodTemplate] = ()
+    capacity_buffers: Sequence[CapacityBuffer] = ()
+    node_overlays: Sequence[NodeOverlay] = ()
     unknown_kinds: dict[str, int] = field(default_factory=dict)
     captured_at: datetime | None = None
     latest_heartbeat: datetime | None = None

@@ -18,9 +18,11 @@ from dovetail.model.settings import Settings
 from dovetail.scheduling.columns import NodeColumns, Places
 from dovetail.scheduling.frame import Frame, Moving
 from dovetail.scheduling.launch.daemons import DaemonTerms
-from dovetail.scheduling.launch.machines import Machines, Mask
+from dovetail.scheduling.launch.machines import Amounts, Machines, Mask
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.bindings import Bindings
+from dovetail.scheduling.reading.memory import SnapshotMemory
+from dovetail.scheduling.room import expected_daemons, room_at, room_left
 
 _READ = ("node_pools", "daemon_sets", "pvcs", "pvs", "storage_classes", "csi_nodes", "namespaces")
 """The kinds of objects that a frame reads as they are; nodes and pods it reads as columns."""
@@ -156,6 +158,22 @@ class LastFrame(msgspec.Struct, frozen=True, eq=False):
             and inputs.settings.rules == own.settings.rules
             and inputs.settings.karpenter == own.settings.karpenter
         )
+
+
+def free_room(inputs: FrameInputs, terms: DaemonTerms, memory: SnapshotMemory, last: LastFrame | None) -> Amounts:
+    """Return the free resources of all nodes; of the last frame, those of nodes that have not changed."""
+    resources, bindings = memory.resources, inputs.bindings
+    needs = memory.needs.of(memory.classes.all, len(resources.names))
+    if last is None or not last.tells_room(inputs, terms, len(resources.names)):
+        total, there = memory.sizes.of(inputs.sizes, resources)
+        return room_left(total, there, bindings, needs, expected_daemons(terms, inputs.columns, resources))
+    same = last.places(inputs.codes)[1]
+    fresh = np.flatnonzero(same < 0)
+    room: Amounts = last.frame.room[same]
+    total, there = memory.sizes.of([inputs.sizes[place] for place in fresh.tolist()], resources)
+    expected = expected_daemons(terms, inputs.columns, resources, fresh)
+    room[fresh] = room_at(fresh, total, there, bindings, needs, expected)
+    return room
 
 
 def _are_the_same(some: Sequence[object], others: Sequence[object]) -> bool:

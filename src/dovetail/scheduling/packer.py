@@ -65,15 +65,15 @@ class Packer:
 
     # The queue
 
-    def prepare(self, entries: Iterable[Entry]) -> None:
-        """Start counting for the rules of these pods; before any of them is placed."""
+    def prepare(self, entries: Iterable[Entry], *, to_run: bool = True) -> None:
+        """Start counting for the rules of these pods, before any is placed; `to_run`: by `run`, not by `put_on`."""
         first, lanes = self.frame.first, self.lanes
         for entry in entries:
             if entry.mark not in lanes:
                 variant = first(entry.cls)
                 if variant.rules:
                     self._counting.activate(variant)
-                lanes[entry.mark] = self._lane(variant, exempt=entry.exempt) if variant.simple else None
+                lanes[entry.mark] = self._lane(variant, exempt=entry.exempt) if to_run and variant.simple else None
 
     def run(self, entries: Sequence[Entry]) -> None:
         """Place the pods, in this order; they have been prepared."""
@@ -309,8 +309,12 @@ class Packer:
         if node in self.removed or (not exempt and node in self.closed):
             return False
         here = self.touched.get(node)
-        has_room = here is None or all(here.left[column] >= amount for column, amount in variant.need)
-        return has_room and (here is None or self._keeps_company(node, variant, here))
+        if here is None:
+            return True
+        for column, amount in variant.need:
+            if here.left[column] < amount:
+                return False
+        return self._keeps_company(node, variant, here)
 
     def put_on(self, entry: Entry, node: int) -> bool:
         """Place a pod on this node, giving up as few preferences as necessary; False if it doesn't fit."""
@@ -344,8 +348,9 @@ class Packer:
         for column, amount in variant.need:
             left[column] -= amount
         touched.entries.append(entry)
-        touched.ports.extend(variant.ports)
-        touched.attached.extend(variant.attached)
+        if variant.ports or variant.attached:
+            touched.ports.extend(variant.ports)
+            touched.attached.extend(variant.attached)
         for state in self._counting.recorders_of(entry.cls):
             if state.group.will_count(node):
                 state.record_node(node)

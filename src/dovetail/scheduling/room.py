@@ -102,16 +102,19 @@ def _left(total: Amounts, used: Amounts, there: Mask) -> Amounts:
     return room
 
 
-def expected_daemons(terms: DaemonTerms, columns: NodeColumns, resources: Resources) -> Amounts | None:
-    """Return the requests of each node's daemons; None if there are no DaemonSets."""
+def expected_daemons(
+    terms: DaemonTerms, columns: NodeColumns, resources: Resources, places: Places | None = None
+) -> Amounts | None:
+    """Return the requests of each node's daemons, or of these nodes'; None if there are no DaemonSets."""
     if not terms.daemons:
         return None
-    expected = np.zeros((columns.count, len(resources.names)), dtype=np.int64)
+    count = columns.count if places is None else len(places)
+    expected = np.zeros((count, len(resources.names)), dtype=np.int64)
     for place, item in enumerate(terms.daemons):
         tolerations, alternatives = terms.for_nodes(place)
         mask = np.zeros(columns.count, dtype=np.bool_)
         for reqs in alternatives:
             mask |= columns.meets(reqs)
         mask &= columns.tolerated(tolerations)
-        expected[mask] += resources.row(item.requests)
+        expected[mask if places is None else mask[places]] += resources.row(item.requests)
     return expected

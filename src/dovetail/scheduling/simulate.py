@@ -48,11 +48,11 @@ def simulate(
     count = len(entries) + len(leaving)
     if snapshot.settings.rules.others_pods_count:
         engine.prepare((*leaving, *entries))
-        engine.run(sorted((*entries, *leaving), key=_by_key))
+        engine.run(entries if not candidates and not leaving else sorted((*entries, *leaving), key=_by_key))
         return _result(snapshot, tuple(candidates), engine, count)
     unsettled = _settle(snapshot, engine, entries, leaving, under_way)
     if not candidates:
-        engine.run(sorted((*entries, *unsettled), key=_by_key))
+        engine.run(sorted((*entries, *unsettled), key=_by_key) if unsettled else entries)
     else:
         engine.run((*sorted(unsettled, key=_by_key), *sorted(entries, key=_by_key)))
     return _result(snapshot, tuple(candidates), engine, count)
@@ -81,10 +81,10 @@ def planned_places(snapshot: Snapshot, under_way: UnderWay) -> Settled | None:
     if snapshot.settled is None or snapshot.settled[0] is not under_way:
         bare = SimulationOptions(include_pending=False, include_leaving=False)
         scratch, _, _ = _prepare(snapshot, (), bare)
-        scratch.prepare(snapshot.leaving_entries)
+        scratch.prepare(snapshot.leaving_entries, to_run=False)
         leaving: dict[str, Entry] = {}
-        for node, _ in snapshot.leaving:
-            leaving.update(snapshot.movers(node).waiting_by_name)
+        for _, movers in snapshot.leaving_movers:
+            leaving.update(movers.waiting_by_name)
         found = None if scratch.states else Settled(scratch, leaving, under_way, snapshot.index)
         snapshot.settled = (under_way, found)
     return snapshot.settled[1]
@@ -140,9 +140,9 @@ def _prepare(
     if options.include_leaving and chosen.isdisjoint(snapshot.leaving_nodes):
         others = snapshot.leaving_entries
     elif options.include_leaving:
-        for index, _ in snapshot.leaving:
+        for index, movers in snapshot.leaving_movers:
             if index not in chosen:
-                others.extend(snapshot.movers(index).waiting)
+                others.extend(movers.waiting)
     engine = Packer(snapshot.frame, candidates, moving, snapshot.limits_left(candidates), options)
     return engine, entries, others
 

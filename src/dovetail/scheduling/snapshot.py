@@ -17,16 +17,17 @@ import numpy as np
 from dovetail.model.cached import cached
 from dovetail.model.catalogue import Catalogue, InstanceType
 from dovetail.model.cluster import Cluster
+from dovetail.model.listing import Listing
 from dovetail.model.objects import NodePool, Pod
 from dovetail.model.settings import MinValuesPolicy, Settings
 from dovetail.scheduling.columns import NodeColumns
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.frame import Frame, FrameNodes, FrameSupply, PodPlaces
-from dovetail.scheduling.frame_inputs import FrameInputs, LastFrame
+from dovetail.scheduling.frame_inputs import FrameInputs, LastFrame, free_room
 from dovetail.scheduling.in_use import PortsAndVolumes
-from dovetail.scheduling.launch.daemons import Daemon, DaemonTerms
+from dovetail.scheduling.launch.daemons import Daemon
 from dovetail.scheduling.launch.limits import PoolLimits
-from dovetail.scheduling.launch.machines import Amounts, Mask
+from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.launch.templates import usable_pools
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.bindings import Bindings
@@ -38,11 +39,12 @@ from dovetail.scheduling.pods.validation import why_ignored
 from dovetail.scheduling.pods.volumes import Storage
 from dovetail.scheduling.reading.memory import SnapshotMemory, remembered
 from dovetail.scheduling.reading.rows import UNCHANGED, Edits, NodeRows, read_rows
-from dovetail.scheduling.room import expected_daemons, room_at, room_left
 from dovetail.scheduling.surroundings import Surroundings, surroundings_of
 from dovetail.scheduling.under_way import Settled, UnderWay
 
 _REGISTRY_MAX = 20_000
+_FEW = 100
+"""The pods of more nodes are found faster in a plain tuple."""
 
 
 class Snapshot:
@@ -86,7 +88,7 @@ class Snapshot:
         known: MoverRegistry | None = previous._movers if previous is not None else None
         self.surges = Surges.build(cluster) if settings.rules.surges else NO_SURGES
         self._movers: MoverRegistry = MoverRegistry(cluster.pdbs, self._memory.classes.keys, known, self.surges.owners)
-        self._movers.keep_only(self._index)
+        self._movers.keep_only(self.rows.names)
 
     @staticmethod
     def build(
@@ -136,18 +138,18 @@ class Snapshot:
         earlier = None if previous is None else previous.rows
         self.rows: NodeRows = read_rows(self.cluster, self.settings, self._memory.of_rows, earlier)
         self.states: Sequence[StateNode] = self.rows.states
-        self._index: dict[str, int] = self.rows.index
         self.marked: list[str]
         self.staying: Mask
         self.marked, self.staying = self.rows.staying(self.settings.marked_for_deletion_nodes)
 
     def _read_bindings(self, previous: "Snapshot | None") -> None:
         """Assign pods to their nodes; nodes whose pods did not change keep the previous snapshot's tuple of them."""
-        bindings, codes = self.bindings, self.rows.codes
+        bindings, codes, pods = self.bindings, self.rows.codes, self.cluster.pods
         bindings.settle(codes, self._memory.names)
         changed = bindings.changed
         if previous is None or changed is None:
-            self.pods_on: Sequence[tuple[Pod, ...]] = [self._pods_at(place) for place in range(len(codes))]
+            pods = tuple(pods)
+            self.pods_on: Sequence[tuple[Pod, ...]] = [self._pods_at(place, pods) for place in range(len(codes))]
             return
         edits = self.rows.edits_since(previous.rows.mark)
         old = range(len(previous.pods_on)) if edits is None else edits.gone
@@ -156,8 +158,10 @@ class Snapshot:
         others = set(bindings.places_of(changed)).difference(new)
         if edits is not None and (new or others):
             bindings.look_up((*new, *others))
+        if len(new) + len(others) > _FEW:
+            pods = tuple(pods)
         coming = [
-            was[code] if code in was and code not in changed else self._pods_at(place)
+            was[code] if code in was and code not in changed else self._pods_at(place, pods)
             for place, code in zip(new, map(codes.__getitem__, new), strict=True)
         ]
         if edits is None:
@@ -166,12 +170,12 @@ class Snapshot:
         found = list(previous.pods_on)
         edits.apply(found, coming)
         for place in others:
-            found[place] = self._pods_at(place)
+            found[place] = self._pods_at(place, pods)
         self.pods_on, self.since, self.edits, self.changed = found, previous.mark, edits, others.union(new)
 
-    def _pods_at(self, place: int) -> tuple[Pod, ...]:
-        pods = self.cluster.pods
-        return tuple([pods[at] for at in self.bindings.on_node(place)])
+    def _pods_at(self, place: int, pods: Sequence[Pod]) -> tuple[Pod, ...]:
+        places = self.bindings.on_node(place)
+        return tuple(pods.at(places) if isinstance(pods, Listing) else [pods[at] for at in places])
 
     def changes_since(self, mark: object) -> tuple[Edits, set[int]] | None:
         """Return what became of the nodes of the snapshot with a mark, and the places with other objects or pods.
@@ -194,11 +198,11 @@ class Snapshot:
     @property
     def index(self) -> Mapping[str, int]:
         """Return the indexes of all nodes, by name."""
-        return self._index
+        return self.rows.index.every or self.rows.index
 
     def node_index(self, name: str) -> int | None:
         """Return the index of a node, by name."""
-        return self._index.get(name)
+        return self.rows.index.get(name)
 
     @cached
     def pools(self) -> dict[str, NodePool]:
@@ -246,21 +250,25 @@ class Snapshot:
         return Storage(self.cluster)
 
     @cached
+    def leaving_movers(self) -> tuple[tuple[int, Movers], ...]:
+        """Return the pods of leaving nodes that move in every simulation, by node, prepared for placement."""
+        joined = self.rows.has_node
+        return tuple([(i, self.movers(i)) for i in np.flatnonzero(~self.staying).tolist() if joined[i]])
+
+    @cached
     def leaving(self) -> tuple[tuple[int, tuple[Pod, ...]], ...]:
         """Return the pods of leaving nodes that move in every simulation, by node."""
-        return tuple(
-            (i, self.movable(i)) for i in np.flatnonzero(~self.staying).tolist() if self.states[i].node is not None
-        )
+        return tuple([(index, movers.pods) for index, movers in self.leaving_movers])
 
     @cached
     def leaving_nodes(self) -> frozenset[int]:
         """Return the places of leaving nodes that have joined."""
-        return frozenset(index for index, _ in self.leaving)
+        return frozenset([index for index, _ in self.leaving_movers])
 
     @cached
     def leaving_entries(self) -> list[Entry]:
         """Return all pods of leaving nodes that move in every simulation, ready to be placed."""
-        return [entry for index, _ in self.leaving for entry in self.movers(index).waiting]
+        return [entry for _, movers in self.leaving_movers for entry in movers.waiting]
 
     def movable(self, index: int) -> tuple[Pod, ...]:
         """Return the pods of a node that would move if it were removed now."""
@@ -273,7 +281,8 @@ class Snapshot:
     @cached
     def queued(self) -> list[Entry]:
         """Return the pending pods and the virtual ones of buffers, prepared for placement and in its order."""
-        return sorted(self._waiting.entries + self.virtual, key=attrgetter("key"))
+        queue = self._waiting.queue
+        return sorted(queue + self.virtual, key=attrgetter("key")) if self.virtual else queue
 
     @cached
     def virtual(self) -> list[Entry]:
@@ -332,7 +341,7 @@ class Snapshot:
             sizes=self.rows.sizes,
             staying=self.staying,
             joined=np.frombuffer(self.rows.has_node, dtype=np.bool_),
-            moving=[(index, self.movers(index).at) for index, _ in self.leaving],
+            moving=[(index, movers.at) for index, movers in self.leaving_movers],
             virtual=[cls.id for cls in self._virtual_classes],
         )
 
@@ -367,7 +376,7 @@ class Snapshot:
             sticky=self.settings.rules.sticky_daemons,
             best_effort=self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT,
         )
-        room = self._room(inputs, terms)
+        room = free_room(inputs, terms, memory, self._last)
         room.flags.writeable = False  # the next frame takes rows of it
         sound = np.all(room >= 0, axis=1)
         in_use = PortsAndVolumes(self.cluster.pods, self.bindings, self.storage, memory.classes)
@@ -394,24 +403,8 @@ class Snapshot:
         memory, cluster, last = self._memory, self.cluster, self._last
         if last is not None and last.tells_daemons(cluster, self.settings):
             return last.frame.daemons.daemons
-        pods = [cluster.pods[at] for at in np.flatnonzero(self.bindings.daemons).tolist()]
-        return memory.daemons.of(cluster.daemon_sets, pods, ignore_claims=self.settings.karpenter.ignores_dra)
-
-    def _room(self, inputs: FrameInputs, terms: DaemonTerms) -> Amounts:
-        """Return the free resources of all nodes; of the last frame, those of nodes that have not changed."""
-        memory, last = self._memory, self._last
-        needs = memory.needs.of(memory.classes.all, len(memory.resources.names))
-        expected = expected_daemons(terms, inputs.columns, memory.resources)
-        if last is None or not last.tells_room(inputs, terms, len(memory.resources.names)):
-            total, there = memory.sizes.of(inputs.sizes, memory.resources)
-            return room_left(total, there, self.bindings, needs, expected)
-        same = last.places(inputs.codes)[1]
-        fresh = np.flatnonzero(same < 0)
-        room: Amounts = last.frame.room[same]
-        total, there = memory.sizes.of([inputs.sizes[place] for place in fresh.tolist()], memory.resources)
-        missing = None if expected is None else expected[fresh]
-        room[fresh] = room_at(fresh, total, there, self.bindings, needs, missing)
-        return room
+        newest = self.bindings.newest_daemons
+        return memory.daemons.of(cluster.daemon_sets, newest, ignore_claims=self.settings.karpenter.ignores_dra)
 
     @cached
     def _limits(self) -> PoolLimits:

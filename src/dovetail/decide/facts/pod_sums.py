@@ -11,7 +11,7 @@ from dovetail.decide.facts.drainability import Guards, PdbVeto, Protection, prot
 from dovetail.model import names
 from dovetail.model.karpenter import FeatureGate
 from dovetail.model.objects import Pod
-from dovetail.scheduling.pods.bindings import ByNode
+from dovetail.scheduling.pods.by_node import ByNode
 from dovetail.scheduling.pods.classes import DAEMON, RESCHEDULABLE, TERMINAL, TERMINATING
 from dovetail.scheduling.pods.surge import NO_SURGES, Surge, Surges
 from dovetail.scheduling.snapshot import Snapshot

@@ -24,7 +24,7 @@ from dovetail.model.money import Money
 from dovetail.model.objects import Node, NodeClaim, condition, is_true
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.scheduling.nodes import StateNode, state_node, why_leaving
-from dovetail.scheduling.pods.bindings import ByNode
+from dovetail.scheduling.pods.by_node import ByNode
 from dovetail.scheduling.reading.rows import Edits
 from dovetail.scheduling.snapshot import Snapshot
 

@@ -4,9 +4,7 @@ The requests come from the newest pod of the DaemonSet and the required node aff
 everything comes from the template. On an existing node, room is reserved only for daemon pods that are still missing.
 """
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from typing import Final
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -28,8 +26,6 @@ from dovetail.scheduling.pods.pod import HostPort, host_ports, tolerates
 from dovetail.scheduling.pods.relax import TOLERATE_PREFERENCES
 from dovetail.scheduling.pods.requests import Amounts, resized_spec, spec_requests, uses_resource_claims
 
-_DAWN: Final = datetime.min.replace(tzinfo=UTC)
-
 
 class Daemon(msgspec.Struct, frozen=True):
     """The pod of a DaemonSet as the scheduler expects it. `terms`: OR-joined requirements, in order."""
@@ -41,47 +37,37 @@ class Daemon(msgspec.Struct, frozen=True):
     ports: tuple[HostPort, ...]
 
 
-def daemons_of(
-    daemon_sets: Iterable[DaemonSet], pods: Iterable[Pod], *, ignore_claims: bool = True
-) -> tuple[Daemon, ...]:
-    """Return the expected pods of all DaemonSets; `pods` are the daemon pods of the cluster.
-
-    `ignore_claims`: DaemonSets with resource claims are not expected anywhere, which is Karpenter's default.
-    """
-    newest: dict[str, Pod] = {}
-    created: dict[str, datetime] = {}
-    for pod in pods:
-        meta = pod.metadata
-        since = meta.creation_timestamp or _DAWN
-        for owner in meta.owner_references:
-            uid = owner.uid
-            if uid and owner.controller and (uid not in created or since > created[uid]):
-                newest[uid], created[uid] = pod, since
-    pairs = [(item, newest.get(item.metadata.uid)) for item in daemon_sets]
-    return tuple(_daemon(item, pod) for item, pod in pairs if not (ignore_claims and _has_claims(item, pod)))
-
-
 def _has_claims(item: DaemonSet, pod: Pod | None) -> bool:
     return uses_resource_claims(item.spec.template.spec if pod is None else pod.spec)
 
 
 class Daemons:
-    """Caches the last answer: daemon pods change with nodes, not with other pods."""
+    """Caches the last answer: only a DaemonSet, or its newest pod, can change it."""
 
     __slots__ = ("_found", "_ignoring", "_pods", "_sets")
 
     def __init__(self) -> None:
         self._sets: Sequence[DaemonSet] = ()
-        self._pods: Sequence[Pod] = ()
+        self._pods: Sequence[Pod | None] = ()
         self._found: tuple[Daemon, ...] = ()
         self._ignoring = True
 
-    def of(self, daemon_sets: Sequence[DaemonSet], pods: Sequence[Pod], *, ignore_claims: bool) -> tuple[Daemon, ...]:
-        """Return the expected pods of all DaemonSets; recomputed if one of these objects changed."""
+    def of(
+        self, daemon_sets: Sequence[DaemonSet], newest: Mapping[str, Pod], *, ignore_claims: bool
+    ) -> tuple[Daemon, ...]:
+        """Return the expected pods of all DaemonSets; `newest`: the newest pod of each, by its uid.
+
+        `ignore_claims`: DaemonSets with resource claims are not expected anywhere, which is Karpenter's default.
+        """
+        pods = [newest.get(item.metadata.uid) for item in daemon_sets]
         same = ignore_claims == self._ignoring and are_the_same(daemon_sets, self._sets)
         if not (same and are_the_same(pods, self._pods)):
             self._sets, self._pods, self._ignoring = daemon_sets, pods, ignore_claims
-            self._found = daemons_of(daemon_sets, pods, ignore_claims=ignore_claims)
+            self._found = tuple(
+                _daemon(item, pod)
+                for item, pod in zip(daemon_sets, pods, strict=True)
+                if not (ignore_claims and _has_claims(item, pod))
+            )
         return self._found
 
 

@@ -5,10 +5,10 @@ only new objects cost anything. Room, topology counts and views are sums and sor
 """
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from itertools import chain, pairwise
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,8 @@ import numpy.typing as npt
 from dovetail.model.listing import Listing
 from dovetail.model.objects import Pod, PodSpec
 from dovetail.scheduling.launch.machines import Mask
+from dovetail.scheduling.launch.newest import newest_after, newest_by_owner
+from dovetail.scheduling.pods.by_node import ByNode, Listed
 from dovetail.scheduling.pods.classes import (
     DAEMON,
     TERMINAL,
@@ -28,14 +30,16 @@ from dovetail.scheduling.pods.classes import (
     pod_mark,
 )
 from dovetail.scheduling.pods.requests import resized_spec
+from dovetail.scheduling.reading.changes import carried
 
 CountedSpec = Callable[[Pod], PodSpec]
 """The spec that the scheduler counts with, of a pod."""
 
 Column = npt.NDArray[np.int64]
-Value = TypeVar("Value")
 _SHORT = 1 << 16
 _MANY = 1000
+_FEW = 8
+"""The pods of so many nodes are found one by one before all pods are sorted by node."""
 
 
 def _in_memory(pods: Sequence[Pod]) -> list[int]:
@@ -60,27 +64,6 @@ class NodeNames:
 
     def __len__(self) -> int:
         return len(self.codes)
-
-
-class ByNode(Generic[Value]):
-    """The values of a column for the pods of each node: slices of one list are faster than those of an array."""
-
-    __slots__ = ("_edges", "_values")
-
-    def __init__(self, values: list[Value], edges: list[int]) -> None:
-        self._values, self._edges = values, edges
-
-    def __getitem__(self, node: int) -> list[Value]:
-        return self._values[self._edges[node] : self._edges[node + 1]]
-
-
-class _Listed(NamedTuple):
-    """Columns as lists: indexes, flags and oddness of the pods of each node, and the numbers of all pods' classes."""
-
-    places: ByNode[int]
-    flags: ByNode[int]
-    odd: ByNode[bool]
-    classes: list[int]
 
 
 class Bindings:
@@ -111,11 +94,12 @@ class Bindings:
         self.changed: set[int] | None = None
         self.same_daemons = False
         self._codes: array[int] | None = None
-        self._listed: _Listed | None = None
+        self._listed: Listed | None = None
         self._bits: list[int] | None = None
+        self._newest: dict[str, Pod] | None = None
         if old is None or not len(old.pods):
             self._start(len(pods))
-            self._kinds = self._read(range(len(pods)), names)
+            self._kinds = self._read(range(len(pods)), tuple(pods), names)
         else:
             self._follow(old, names)
 
@@ -127,18 +111,41 @@ class Bindings:
 
     def _follow(self, old: "Bindings", names: NodeNames) -> None:
         """Take over the columns of pods that are the same objects, and read the others."""
-        was = self._places_in(old)
-        # A pod that was not there (-1) gets the last pod's values until it is read.
-        self.cls, self.flags, self.at, self.odd = old.cls[was], old.flags[was], old.at[was], old.odd[was]
-        fresh = np.flatnonzero(was < 0)
+        columns: tuple[npt.NDArray[Any], ...] = (old.cls, old.flags, old.at, old.odd)
+        fresh: Sequence[int]
+        gone: Sequence[int]
+        follows = isinstance(self.pods, Listing) and self.pods.follows(old.pods)
+        if isinstance(self.pods, Listing) and follows:
+            self.cls, self.flags, self.at, self.odd = carried(columns, self.pods)
+            fresh, gone, new = self.pods.new_at, self.pods.gone_at, self.pods.new
+        else:
+            was = self._places_in(old)
+            # A pod that was not there (-1) gets the last pod's values until it is read.
+            self.cls, self.flags, self.at, self.odd = (column[was] for column in columns)
+            fresh = np.flatnonzero(was < 0).tolist()
+            stays = np.zeros(len(old.pods) + 1, dtype=np.bool_)
+            stays[was] = True
+            gone = np.flatnonzero(~stays[:-1]).tolist()
+            new = [self.pods[place] for place in fresh]
         self.cls[fresh] = -1
-        if len(fresh):
-            self._read(fresh.tolist(), names)
-        stays = np.zeros(len(old.pods) + 1, dtype=np.bool_)
-        stays[was] = True
-        gone = ~stays[:-1]
+        if fresh:
+            self._read(fresh, new, names)
         self.changed = {*self.at[fresh].tolist(), *old.at[gone].tolist()}
-        self.same_daemons = not np.any(self.flags[fresh] & DAEMON) and not np.any(old.flags[gone] & DAEMON)
+        came, went = self._daemons_at(fresh), old._daemons_at(gone)
+        self.same_daemons = not came and not went
+        if old._newest is not None and (self.same_daemons or follows):
+            self._newest = newest_after(old._newest, went, came)
+
+    def _daemons_at(self, places: Sequence[int]) -> list[Pod]:
+        """Return the pods of DaemonSets at these places."""
+        return [self.pods[places[here]] for here in np.flatnonzero(self.flags[places] & DAEMON).tolist()]
+
+    @property
+    def newest_daemons(self) -> Mapping[str, Pod]:
+        """Return the newest pod of each DaemonSet, by its uid."""
+        if self._newest is None:
+            self._newest = newest_by_owner(self.pods[at] for at in np.flatnonzero(self.daemons).tolist())
+        return self._newest
 
     def again(self) -> "Bindings":
         """Return the same pods, not yet assigned to node indexes."""
@@ -162,13 +169,10 @@ class Bindings:
 
     def _places_in(self, old: "Bindings") -> Column:
         """Return the previous index of each pod; -1 if it is not the same object."""
-        pods, before = self.pods, old.pods
-        if isinstance(pods, Listing) and isinstance(before, Listing) and pods.since is before.mark:
-            return np.frombuffer(pods.origin, dtype=np.int64)
         # The old snapshot's pods are alive, so an equal id means the same object. Sorted ids are found several times
         # faster.
         ids, places = self._ids()
-        was = np.empty(len(pods), dtype=np.int64)
+        was = np.empty(len(self.pods), dtype=np.int64)
         was[places] = old._find(ids)
         return was
 
@@ -188,12 +192,11 @@ class Bindings:
         near = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
         return np.where(ids[near] == wanted, places[near], -1)
 
-    def _read(self, places: Sequence[int], names: NodeNames) -> tuple[list[int], list[Pod]]:
+    def _read(self, places: Sequence[int], pods: Sequence[Pod], names: NodeNames) -> tuple[list[int], list[Pod]]:
         """Read the pods at these places; classes are numbered in the order of the places.
 
         Return the number of each pod's kind, and the first pod of each kind.
         """
-        pods = self.pods if len(places) == len(self.pods) else [self.pods[place] for place in places]
         where = np.fromiter(places, dtype=np.int64, count=len(places))
         kinds = self._sort_out(where, pods, names)
         first_of = dict(zip(reversed(kinds), reversed(range(len(kinds))), strict=True))
@@ -247,6 +250,7 @@ class Bindings:
             return
         self._codes = codes
         self._near: dict[int, list[int]] = {}
+        self._sought = 0
         self._sorted: tuple[Column, Column] | None = None
         numbers = np.frombuffer(codes, dtype=np.int64)
         places = np.full(len(names), -1, dtype=np.int64)
@@ -257,9 +261,9 @@ class Bindings:
         # If all pods were read anew, all nodes will be asked for.
         self._listed = self._list_all() if self.changed is None else None
 
-    def _list_all(self) -> _Listed:
+    def _list_all(self) -> Listed:
         places = np.arange(len(self.at))
-        return _Listed(self._list(places), self._list(self.flags), self._list(self.odd), self.cls.tolist())
+        return Listed(self._list(places), self._list(self.flags), self._list(self.odd), self.cls.tolist())
 
     def _list(self, column: npt.NDArray[Any]) -> ByNode[Any]:
         order, edges = self._by_node()
@@ -317,7 +321,10 @@ class Bindings:
         if self._listed is not None:
             return self._listed.places[index]
         found = self._near.get(index)
-        if found is None:
+        if found is None and self._sorted is None and self._sought < _FEW:
+            self._sought += 1
+            found = self._near[index] = np.flatnonzero(self.node == index).tolist()
+        elif found is None:
             order, edges = self._by_node()
             found = order[edges[index] : edges[index + 1]].tolist()
         return found

@@ -4,7 +4,7 @@ A node's result stays valid while its pods are the same objects and the PDBs blo
 do-not-disrupt expires. The cache never changes an answer. Sits in scheduling, below the snapshot.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import compress
 from operator import attrgetter
@@ -12,7 +12,8 @@ from operator import attrgetter
 from dovetail.model.objects import Pod, PodDisruptionBudget
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.pods import pod as filters
-from dovetail.scheduling.pods.bindings import Bindings, ByNode
+from dovetail.scheduling.pods.bindings import Bindings
+from dovetail.scheduling.pods.by_node import ByNode
 from dovetail.scheduling.pods.classes import RESCHEDULABLE, PodClass, SpecInfo
 from dovetail.scheduling.pods.evictions import Blockers, ProtectionSpan, is_protected, span_of
 from dovetail.scheduling.pods.surge import Owner
@@ -269,10 +270,11 @@ class MoverRegistry:
             self._blockers = Blockers(self._pdbs, self._surging)
         return self._blockers
 
-    def keep_only(self, nodes: Mapping[str, int]) -> None:
+    def keep_only(self, nodes: Sequence[str]) -> None:
         """Forget nodes that are gone, when there are enough of them."""
         if len(self._earlier) > len(nodes) + _GONE_MAX:
-            self._earlier = {name: movers for name, movers in self._earlier.items() if name in nodes}
+            here = set(nodes)
+            self._earlier = {name: movers for name, movers in self._earlier.items() if name in here}
 
     def of(self, name: str, index: int, pods: tuple[Pod, ...], bindings: Bindings, now: datetime) -> Movers:
         """Return the movers of a node."""

@@ -1,10 +1,13 @@
 """The pods that wait for a node, prepared for placement and carried from snapshot to snapshot.
 
-Thousands may wait through many snapshots: a pod that has not changed keeps its entry, found by its position. Decides
-nothing; sits in scheduling, below the snapshot.
+Thousands may wait through many snapshots: a pod that has not changed keeps its entry, found by its position, and its
+place in the queue. Decides nothing; sits in scheduling, below the snapshot.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
+from operator import attrgetter
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +18,13 @@ from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings, Column
 from dovetail.scheduling.pods.classes import PodClass
+from dovetail.scheduling.reading.changes import places_before
 
 WhyIgnored = Callable[[Pod, PodClass], str]
 """Why no node could help a pod; empty if one could. The same for all pods of a class without volumes."""
+_by_key = attrgetter("key")
+_FEW: Final = 200
+"""If more pods are new, all are sorted again."""
 
 
 class PendingPods:
@@ -30,17 +37,19 @@ class PendingPods:
         self._pods = bindings.pods
         self._keys = keys
         unbound = np.flatnonzero(bindings.at == 0)
-        was = None if old is None or old._keys is not keys else self._places_in(old, unbound)
-        found: list[Entry | None]
-        if old is None or was is None:
-            found, missing = [None] * len(unbound), list(range(len(unbound)))
+        found: list[Entry | None] = [None] * len(unbound)
+        missing, gone = list(range(len(unbound))), list[Entry]()
+        if old is not None and old._keys is keys:
+            found, missing, gone = old._entries_at(self._places_in(old, unbound))
         else:
-            found, missing = old._entries_at(was)
+            old = None
         places = unbound.tolist()
+        new = []
         for here in missing:
             pod = self._pods[places[here]]
             if filters.is_provisionable(pod):
-                found[here] = Entry(pod, bindings.class_at(places[here]), exempt=True, pending=True)
+                found[here] = entry = Entry(pod, bindings.class_at(places[here]), exempt=True, pending=True)
+                new.append(entry)
         waiting = [entry for entry in found if entry is not None]
         if len(waiting) < len(found):
             unbound = unbound[[entry is not None for entry in found]]
@@ -49,27 +58,55 @@ class PendingPods:
         self.entries: list[Entry] = []
         self.ignored: list[tuple[Pod, str]] = []
         self._sort_out(bindings.cls[unbound], waiting, why_ignored)
+        self._queue: list[Entry] | None = None if old is None else self._followed(old, gone, new)
+
+    @property
+    def queue(self) -> list[Entry]:
+        """Return the entries in the order in which they are placed; don't modify them."""
+        if self._queue is None:
+            self._queue = sorted(self.entries, key=_by_key)
+        return self._queue
+
+    def _followed(self, old: "PendingPods", gone: list[Entry], new: list[Entry]) -> list[Entry] | None:
+        """Return the queue of earlier pods without those that are gone and with new ones.
+
+        None if the order has to be found again. Of two pods with the same key, the first in the cluster comes first;
+        listings are always in the same order.
+        """
+        same_order = isinstance(self._pods, Listing) and isinstance(old._pods, Listing)
+        if old._queue is None or not same_order or old.ignored or self.ignored or len(new) > _FEW:
+            return None
+        left = set(gone)
+        queue = [entry for entry in old._queue if entry not in left] if left else old._queue.copy()
+        for entry in new:
+            place = bisect_left(queue, entry.key, key=_by_key)
+            if place < len(queue) and queue[place].key == entry.key:
+                return None
+            queue.insert(place, entry)
+        return queue
 
     def _places_in(self, old: "PendingPods", places: Column) -> Column:
         """Return the previous index of the pods at these places; -1 if it is not the same object, or did not wait."""
         pods = self._pods
         if pods is old._pods:
             return places
-        if isinstance(pods, Listing) and isinstance(old._pods, Listing) and pods.since is old._pods.mark:
-            return np.frombuffer(pods.origin, dtype=np.int64)[places]
+        if isinstance(pods, Listing) and pods.follows(old._pods):
+            return places_before(pods, places)
         # The old pods are alive, so an equal id means the same object.
         known = {id(entry.pod): place for entry, place in zip(old._waiting, old._places.tolist(), strict=True)}
         return np.array([known.get(id(pods[place]), -1) for place in places.tolist()], dtype=np.int64)
 
-    def _entries_at(self, places: Column) -> tuple[list[Entry | None], list[int]]:
-        """Return the entries of the pods at these places, and for which of them there is none."""
+    def _entries_at(self, places: Column) -> tuple[list[Entry | None], list[int], list[Entry]]:
+        """Return the entries of the pods at these places, for which of them there is none, and all other entries."""
         if not len(self._places):
-            return [None] * len(places), list(range(len(places)))
+            return [None] * len(places), list(range(len(places))), []
         near = np.minimum(np.searchsorted(self._places, places), len(self._places) - 1)
-        missing = np.flatnonzero(self._places[near] != places)
-        found = self._waiting[near]
+        known = self._places[near] == places
+        found, missing = self._waiting[near], np.flatnonzero(~known)
         found[missing] = None
-        return found.tolist(), missing.tolist()
+        others = np.ones(len(self._places), dtype=np.bool_)
+        others[near[known]] = False
+        return found.tolist(), missing.tolist(), self._waiting[others].tolist()
 
     def _sort_out(self, classes: Column, found: list[Entry], why_ignored: WhyIgnored) -> None:
         _, firsts = np.unique(classes, return_index=True)

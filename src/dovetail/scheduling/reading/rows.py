@@ -7,6 +7,7 @@ before, and learns which rows they changed. Decides nothing; `scheduling.snapsho
 
 from array import array
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, MutableSequence, Sequence
 from typing import Final, TypeVar
 
@@ -21,6 +22,7 @@ from dovetail.scheduling.launch.machines import Mask, Resources
 from dovetail.scheduling.nodes import MARKED, Pair, StateNode, join, leaving_reason, pair_up, state_node
 from dovetail.scheduling.pods.bindings import NodeNames
 from dovetail.scheduling.reading.changes import changes
+from dovetail.scheduling.reading.index import NodeIndex
 from dovetail.scheduling.room import Sizes
 
 Item = TypeVar("Item")
@@ -73,8 +75,9 @@ class _Row(msgspec.Struct, frozen=True, eq=False):
 class _Join(msgspec.Struct, eq=False):
     """All that can be joined, by provider id, and the rows that came of it; `twins`: an id is used twice.
 
-    `order`: what the rows are sorted by; `name_of_claim`: the names of rows by those of their NodeClaims. `mark`: that
-    of the rows that all this belongs to. The rows after them take it over and change it.
+    `order`: what the rows are sorted by; `named`: how many rows have each name; `name_of_claim`: the names of rows by
+    those of their NodeClaims. `mark`: that of the rows that all this belongs to. The rows after them take it over and
+    change it.
     """
 
     nodes: dict[str, Node]
@@ -82,6 +85,7 @@ class _Join(msgspec.Struct, eq=False):
     rows: dict[_Key, _Row]
     twins: bool
     order: list[_Order]
+    named: Counter[str]
     name_of_claim: dict[str, str]
     mark: object
 
@@ -89,7 +93,7 @@ class _Join(msgspec.Struct, eq=False):
 class NodeRows(msgspec.Struct, frozen=True, eq=False):
     """All rows, column by column. `edits` leads here from the rows with the mark `since`; `mark` stands for these.
 
-    `initialized`: how many are of initialized nodes; these come first.
+    `initialized`: how many are of initialized nodes; these come first. `has_namesakes`: two rows have the same name.
     """
 
     nodes: Sequence[Node]
@@ -97,6 +101,7 @@ class NodeRows(msgspec.Struct, frozen=True, eq=False):
     rules: Rules
     joined: _Join
     initialized: int
+    has_namesakes: bool
     states: list[StateNode]
     names: list[str]
     codes: "array[int]"
@@ -104,7 +109,7 @@ class NodeRows(msgspec.Struct, frozen=True, eq=False):
     leaving: list[str]
     stays: bytearray
     has_node: bytearray
-    index: dict[str, int]
+    index: NodeIndex
     edits: Edits = UNCHANGED
     since: object = None
     mark: object = msgspec.field(default_factory=object)
@@ -114,11 +119,6 @@ class NodeRows(msgspec.Struct, frozen=True, eq=False):
         if mark is self.mark:
             return UNCHANGED
         return self.edits if self.since is not None and mark is self.since else None
-
-    @property
-    def has_namesakes(self) -> bool:
-        """Return whether two rows have the same name."""
-        return len(self.index) != len(self.names)
 
     @property
     def name_of_claim(self) -> Mapping[str, str]:
@@ -136,7 +136,7 @@ class NodeRows(msgspec.Struct, frozen=True, eq=False):
         places = (
             [place for place, name in enumerate(self.names) if name in chosen]
             if self.has_namesakes
-            else [self.index[name] for name in marked if name in self.index]
+            else [place for name in marked if (place := self.index.get(name)) is not None]
         )
         reasons, stays = list(self.leaving), stays.copy()
         stays[places] = False
@@ -168,13 +168,15 @@ def _all_rows(cluster: Cluster, settings: Settings, registries: RowRegistries, e
     ids = [*map(_id_of, cluster.nodes), *map(_id_of, cluster.node_claims)]
     twins = len(nodes) + len(claims) != len(ids) - ids.count("") or len(by_key) != len(rows)
     names = [row.state.name for row in rows]
-    mark, states = object(), [row.state for row in rows]
+    mark, states, named = object(), [row.state for row in rows], Counter(names)
+    initialized, has_namesakes = sum(state.initialized for state in states), len(named) != len(names)
     return NodeRows(
         nodes=cluster.nodes,
         claims=cluster.node_claims,
         rules=settings.rules,
-        joined=_Join(nodes, claims, by_key, twins, [row.order for row in rows], _claims_and_names(states), mark),
-        initialized=sum(state.initialized for state in states),
+        joined=_Join(nodes, claims, by_key, twins, [row.order for row in rows], named, _claims_and_names(states), mark),
+        initialized=initialized,
+        has_namesakes=has_namesakes,
         states=states,
         names=names,
         codes=array("q", [row.code for row in rows]),
@@ -182,7 +184,7 @@ def _all_rows(cluster: Cluster, settings: Settings, registries: RowRegistries, e
         leaving=[row.leaving for row in rows],
         stays=bytearray(not row.leaving for row in rows),
         has_node=bytearray(row.state.node is not None for row in rows),
-        index={name: place for place, name in enumerate(names)},
+        index=NodeIndex(names, initialized, has_namesakes=has_namesakes),
         mark=mark,
     )
 
@@ -224,7 +226,7 @@ def _renewed(before: NodeRows, cluster: Cluster, settings: Settings, registries:
 
 def _edited(before: NodeRows, cluster: Cluster, out: list[_Row], coming: list[_Row]) -> NodeRows | None:
     """Return the columns without some rows and with others; None if one of these has another's place in the order."""
-    order, claims = before.joined.order, before.joined.name_of_claim
+    order, named, claims = before.joined.order, before.joined.named, before.joined.name_of_claim
     gone = sorted([_place_of(before, row) for row in out], reverse=True)
     for place in gone:
         del order[place]
@@ -239,6 +241,10 @@ def _edited(before: NodeRows, cluster: Cluster, out: list[_Row], coming: list[_R
     for row in out:
         if row.state.claim is not None:
             del claims[row.state.claim.metadata.name]
+        named[row.state.name] -= 1
+        if not named[row.state.name]:
+            del named[row.state.name]
+    named.update([row.state.name for row in coming])
     claims.update(_claims_and_names([row.state for row in coming]))
     edits = Edits(tuple(gone), tuple(new))
     states, names, codes, sizes = list(before.states), list(before.names), before.codes[:], list(before.sizes)
@@ -250,12 +256,16 @@ def _edited(before: NodeRows, cluster: Cluster, out: list[_Row], coming: list[_R
     edits.apply(leaving, [row.leaving for row in coming])
     edits.apply(stays, [not row.leaving for row in coming])
     edits.apply(has_node, [row.state.node is not None for row in coming])
+    initialized, has_namesakes = bisect_left(order, (True, "")), len(named) != len(names)
+    same = names == before.names
+    index = before.index if same else NodeIndex(names, initialized, has_namesakes=has_namesakes)
     return NodeRows(
         nodes=cluster.nodes,
         claims=cluster.node_claims,
         rules=before.rules,
         joined=before.joined,
-        initialized=bisect_left(order, (True, "")),
+        initialized=initialized,
+        has_namesakes=has_namesakes,
         states=states,
         names=names,
         codes=codes,
@@ -263,25 +273,10 @@ def _edited(before: NodeRows, cluster: Cluster, out: list[_Row], coming: list[_R
         leaving=leaving,
         stays=stays,
         has_node=has_node,
-        index=before.index if names == before.names else _index(before, names, edits),
+        index=index,
         edits=edits,
         since=before.mark,
     )
-
-
-def _index(before: NodeRows, names: Sequence[str], edits: Edits) -> dict[str, int]:
-    """Return the places of rows by name; only those between or behind rows that came or went are others."""
-    gone, new = edits.gone, edits.new
-    if not before.has_namesakes:
-        found = before.index.copy()
-        for place in gone:
-            del found[before.names[place]]
-        first = min(*gone[-1:], *new[:1], len(names))
-        last = len(names) if len(gone) != len(new) else max(gone[0], new[-1]) + 1
-        found.update(zip(names[first:last], range(first, last), strict=True))
-        if len(found) == len(names):
-            return found
-    return {name: place for place, name in enumerate(names)}
 
 
 def _place_of(rows: NodeRows, row: _Row) -> int:

@@ -4,6 +4,7 @@
 writes. Other modules handle what follows from a write (launch, drain, binding). Events about objects are not simulated.
 """
 
+from functools import lru_cache
 from typing import Final, assert_never
 
 from msgspec.structs import replace
@@ -25,6 +26,7 @@ from dovetail.sim.world.store import WorldStore
 
 SEAL: Final = Seal((b"the simulated world's key",))
 """All controllers of a simulated cluster share one key, as the replicas of a real one do."""
+_opened = lru_cache(maxsize=1024)(SEAL.opened)  # the objects of a command carry the same text and are looked at often
 
 __all__ = ["SEAL", "Actuator", "Answer", "ClusterInstruction", "claim_from", "record_on"]
 
@@ -105,5 +107,5 @@ def claim_from(pool: NodePool, name: str, wanted: Replacement) -> NodeClaim:
 def record_on(item: Node | NodeClaim | None) -> Record | None:
     """Return the trusted record that an object carries, if there is one."""
     text = None if item is None else item.metadata.annotations.get(names.COMMAND)
-    record = "" if text is None else SEAL.opened(text)
+    record = "" if text is None else _opened(text)
     return None if isinstance(record, str) else record

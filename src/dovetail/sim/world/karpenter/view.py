@@ -52,10 +52,11 @@ class KarpenterView:
         for kind, stale in self._stale.items():
             column, items = self._columns[kind], self._store.by_kind[kind]
             for key in stale:
-                place, item = _place(key), items.get(key)
+                item = items.get(key)
                 if item is not None:
+                    place = (item.metadata.namespace, item.metadata.name)  # texts that are already known are faster
                     column.put(place, as_karpenter_sees(item) if isinstance(item, Node) else item)
-                elif place in column.by_place:
+                elif (place := _place(key)) in column.by_place:
                     column.drop(place)
             stale.clear()
         fields = {FIELD_OF[KINDS[kind]]: column.listed() for kind, column in self._columns.items()}
