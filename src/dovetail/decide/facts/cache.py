@@ -162,7 +162,7 @@ class FactsCache:
         edits = None if before is None else self._rows.edits_since(before.mark)
         if before is None or edits is None:
             return {*self._sums, *self._nodes} - index.keys()
-        return {before.names[place] for place in edits.gone} - index.keys()
+        return {name for place in edits.gone if (name := before.names[place]) not in index}
 
     def _drop_sums(self, node: str) -> None:
         kept = self._sums.pop(node, None)
