@@ -209,8 +209,9 @@ class FactsCache:
         index, name_of_claim = snapshot.index, snapshot.rows.name_of_claim
         others = reading.planned_otherwise(last.reading)
         others.update([name_of_claim[name] for name in others if name in name_of_claim])
+        coming = [snapshot.rows.names[place] for place in edits.new]  # these are read anyhow
         for kept in (self._sums, self._nodes):
-            if len(kept) != len(index):
+            if len(kept) + sum(name not in kept for name in coming) != len(index):
                 others.update(index.keys() - kept.keys())
         return last, edits, changed.union([index[name] for name in others if name in index])
 
