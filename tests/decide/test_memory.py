@@ -131,7 +131,7 @@ _CHANGES = st.lists(
 
 def _answers(context: RoundContext) -> dict[str, object]:
     """Return where the gates of all nodes end, and which nodes pass, by method."""
-    ends = {facts.name: context.first_closed(facts) for facts in context.nodes}
+    ends = {facts.name: end for facts, end in zip(context.nodes, context.first_closed(), strict=True)}
     return {**ends, **{method: [facts.name for facts in context.passing(method)] for method in Method}}
 
 

@@ -311,9 +311,9 @@ class RoundContext:
         """Return the nodes that pass gates 1 to 7 of a method, by name, ignoring budgets."""
         return self._passing.of(method)
 
-    def first_closed(self, facts: NodeFacts) -> FirstClosed:
-        """Return where a node's gates 1 to 7 end for each method, without their sentences."""
-        return self._passing.first_closed(facts)
+    def first_closed(self) -> list[FirstClosed]:
+        """Return where the gates 1 to 7 of all nodes end for each method, without their sentences, by name."""
+        return self._passing.ends()
 
     @cached
     def _passing(self) -> Passing:

@@ -127,6 +127,11 @@ class ClosedGates:
             view = view._later
         return view._found[number]
 
+    def of(self, nodes: Iterable[NodeFacts]) -> list[FirstClosed]:
+        """Return where the gates of nodes end."""
+        closed = self if self._later is not None else self._found
+        return [closed[id(facts)] for facts in nodes]
+
     def renewed(self, out: Iterable[NodeFacts]) -> "ClosedGates":
         """Return the next one, without some of the nodes; only the latest may be renewed, and put nodes into."""
         after = self._later = ClosedGates(self._found)

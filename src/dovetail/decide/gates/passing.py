@@ -67,14 +67,25 @@ class Passing:
             found = [facts for facts in found if facts.name not in awaited]
         return found
 
-    def first_closed(self, facts: NodeFacts) -> FirstClosed:
-        """Return where a node's gates end for each method, without their sentences."""
+    def _end_of(self, facts: NodeFacts) -> FirstClosed:
         found = self._openings[1][id(facts)]
         if self._roster is not None and facts.name in self._vetoed:
             found = self._ask(facts)
         if _EMPTY_IS_OPEN in found and facts.name in self._awaited():
             return tuple((method, Gate.NOMINATED if method is Method.EMPTY else gate) for method, gate in found)
         return found
+
+    def ends(self) -> list[FirstClosed]:
+        """Return where the gates of all nodes end for each method, without their sentences, by name."""
+        opened, closed = self._openings
+        special = {facts.name for facts in opened[Method.EMPTY]}
+        if self._roster is not None:
+            special.update(self._vetoed)
+        ends = closed.of(self._nodes)
+        if not special:
+            return ends
+        pairs = zip(self._nodes, ends, strict=True)
+        return [self._end_of(facts) if facts.name in special else end for facts, end in pairs]
 
     @cached
     def _vetoed(self) -> Mapping[str, PdbVeto]:
