@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from operator import itemgetter
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,6 +75,8 @@ def test_what_is_reserved_follows_the_commands(steps: list[tuple[str, str, int]]
         for some in (list(runs.values()), list(runs.values())[1:], list(runs.values())):
             assert plans.under_way(some, store) == flight.Plans().under_way(some, store)
             assert targets.of(some) == {name for one in some for name in (*one.replacements, *one.destinations)}
-            gone = sorted((node, one.id, one.began, one.method) for one in some for node in one.nodes)
+            gone = [(node, one.id, one.began, one.method) for one in some for node in one.nodes]
             left = flight.leaving(some)
-            assert [(entry.node, entry.command_id, entry.since, entry.method) for entry in left] == gone
+            assert [(entry.node, entry.command_id, entry.since, entry.method) for entry in left] == sorted(
+                gone, key=itemgetter(0, 1)
+            )
