@@ -10,6 +10,10 @@ import pytest
 from dovetail.decide import context as module
 from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.facts.roster import FirstClosed
+from dovetail.decide.gates import passing
+from dovetail.decide.gates.gate_results import GateContext
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.policies.policy import Reason
@@ -164,13 +168,13 @@ def test_simulations_are_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_gates_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A decider with memory evaluates a node's gates once while nothing changes."""
     asked: list[str] = []
-    real = RoundContext._ask
+    real = passing.first_closed
 
-    def counted(self: RoundContext, facts: Any) -> Any:
+    def counted(facts: NodeFacts, gates: GateContext) -> FirstClosed:
         asked.append(facts.name)
-        return real(self, facts)
+        return real(facts, gates)
 
-    monkeypatch.setattr(RoundContext, "_ask", counted)
+    monkeypatch.setattr(passing, "first_closed", counted)
     town = _town()
     decider, question = Decider(), town.question()
     first = decider.scene(question).passing(Method.MULTI_NODE)

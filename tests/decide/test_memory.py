@@ -1,13 +1,17 @@
 """A memory that rounds share: what it may keep, and when time or a change invalidates it."""
 
 from datetime import timedelta
+from unittest import mock
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
+from dovetail.decide.facts.cache import FactsCache
+from dovetail.decide.gates import passing
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.outcome import RoundResult
 from dovetail.model import names
@@ -68,6 +72,10 @@ def test_a_pdb_counts_only_where_it_allows_nothing() -> None:
         assert (shell.verdicts()["a"] == "pdb") is stops
 
 
+def _dicts(cache: FactsCache) -> list[dict[str, object]]:
+    return [part for kept in (cache, cache.vetoes) for part in vars(kept).values() if isinstance(part, dict)]
+
+
 def test_nothing_is_remembered_of_nodes_that_are_gone() -> None:
     """Of a node that is gone no trace is left, though a do-not-disrupt had expired or a PDB had refused there."""
     shell = _Shell()
@@ -81,12 +89,11 @@ def test_nothing_is_remembered_of_nodes_that_are_gone() -> None:
             town.others.clear()
             town.pdb("web", {"app": "web"}, allowed=allowed)
             shell.ask()
-        held = [part for part in vars(cache).values() if isinstance(part, dict)]
-        assert any(name in part for part in held)
+        assert any(name in part for part in _dicts(cache))
         town.remove(name)
         shell.ask()
-        held = [part for part in vars(cache).values() if isinstance(part, dict)]
-        assert not any(name in part for part in held)
+        shell.verdicts()
+        assert not any(name in part for part in _dicts(cache))
 
 
 def test_a_deployment_that_begins_to_surge_changes_the_nodes_of_its_pods() -> None:
@@ -113,39 +120,75 @@ def test_a_deployment_that_begins_to_surge_changes_the_nodes_of_its_pods() -> No
 
 _CHANGES = st.lists(
     st.tuples(
-        st.sampled_from(["x", "y", "z", "pod", "no pod", "leaves", "later"]), st.sampled_from("abc"), st.integers(0, 2)
+        st.sampled_from(["x", "y", "z", "pod", "no pod", "leaves", "later", "no node"]),
+        st.sampled_from("abcd"),
+        st.integers(0, 2),
+        st.sampled_from(["nothing", "later", "one", "all"]),
     ),
     max_size=12,
 )
 
 
-@given(_CHANGES)
-def test_refused_evictions_follow_the_pdbs(changes: list[tuple[str, str, int]]) -> None:
-    """Whatever PDBs allow next, and whichever pods come, go or leave, facts are those of a decider without memory."""
+def _answers(context: RoundContext) -> dict[str, object]:
+    """Return where the gates of all nodes end, and which nodes pass, by method."""
+    ends = {facts.name: end for facts, end in zip(context.nodes, context.first_closed(), strict=True)}
+    return {**ends, **{method: [facts.name for facts in context.passing(method)] for method in Method}}
+
+
+def _change(town: Town, what: str, where: str, number: int) -> None:
+    """Change a pod of a node, the node, or the time."""
+    if where not in town.nodes:
+        town.node(where, "m")
+    if what == "pod":
+        town.pod(f"{where}{number}", where, labels={"app": "xyz"[number]})
+    elif what == "leaves":
+        leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if number else {}
+        town.pod(f"{where}{number}", where, labels={"app": "xyz"[number]}, **leaving)
+    elif what == "later":
+        town.now += timedelta(minutes=20)
+    elif what == "no node":
+        town.remove(where)
+    else:
+        town.pods.pop(f"{where}{number}", None)
+
+
+@given(_CHANGES, st.sampled_from([0, 16]))
+def test_refused_evictions_follow_the_pdbs(changes: list[tuple[str, str, int, str]], few: int) -> None:
+    """Whatever PDBs allow next, and whichever pods come, go or leave, facts and gates are those without memory.
+
+    Not every round asks, and some rounds are asked only after others.
+    """
     shell = _Shell()
     town, allowed = shell.town, {"x": 1, "y": 0, "z": 1}
-    town.node("c", "m")
-    for place, name in enumerate("abcabc"):
+    for name, drifted in (("c", timedelta(hours=1)), ("d", timedelta(hours=1))):
+        town.node(name, "m", drifted=drifted)
+    spec = msgspec.structs.replace(town.claims["d"].spec, termination_grace_period="5m")
+    town.claims["d"] = msgspec.structs.replace(town.claims["d"], spec=spec)
+    waiting = []
+    for place, name in enumerate("abcabcdd"):
         notes = {names.DO_NOT_DISRUPT: "90m"} if place == 4 else {}
         town.pod(f"{name}{place}", name, labels={"app": "xyzyx"[place % 5]}, annotations=notes)
-    for what, where, number in [*changes, ("x", "a", 0), ("x", "a", 1)]:
+    for what, where, number, asks in [*changes, ("x", "a", 0, "all"), ("x", "a", 1, "all")]:
         if what in allowed:
             allowed[what] = number
-        elif what == "pod":
-            town.pod(f"{where}{number}", where, labels={"app": "xyz"[number]})
-        elif what == "leaves":
-            leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if number else {}
-            town.pod(f"{where}{number}", where, labels={"app": "xyz"[number]}, **leaving)
-        elif what == "later":
-            town.now += timedelta(minutes=20)
         else:
-            town.pods.pop(f"{where}{number}", None)
+            _change(town, what, where, number)
         town.others.clear()
         for app, left in allowed.items():
             town.pdb(app, {"app": app}, allowed=left)
         question = town.question(catalogue=shell.catalogue)
         context, plain = shell.decider.scene(question), Decider(memory=False).scene(question)
         assert list(map(repr, context.nodes)) == list(map(repr, plain.nodes))
+        with mock.patch.object(passing, "_FEW", few):
+            if asks == "one":
+                found = [facts.name for facts in context.passing(Method.DRIFTED)]
+                assert found == [facts.name for facts in plain.passing(Method.DRIFTED)]
+            if asks == "all":
+                assert _answers(context) == _answers(plain)
+            if asks == "later":
+                waiting.append((context, plain))
+    for context, plain in waiting:
+        assert _answers(context) == _answers(plain)
 
 
 @pytest.mark.parametrize(

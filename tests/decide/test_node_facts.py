@@ -323,19 +323,19 @@ def _surge(replicas: int, *pods: Pod) -> Surge:
 
 
 @pytest.mark.parametrize(
-    ("labels", "replicas", "allowed", "veto", "rolls"),
+    ("labels", "replicas", "allowed", "rolls"),
     [
-        ({}, 2, None, False, False),
-        ({"app": "web"}, 2, 0, True, False),
-        ({"app": "web"}, 2, 1, False, False),
-        ({"app": "web", "surges": "x"}, 2, 0, False, True),
-        ({"app": "web", "surges": "x"}, 2, 1, False, False),
-        ({"surges": "x"}, 2, None, False, False),
-        ({"surges": "x"}, 1, None, False, True),
+        ({}, 2, None, False),
+        ({"app": "web"}, 2, 0, False),
+        ({"app": "web"}, 2, 1, False),
+        ({"app": "web", "surges": "x"}, 2, 0, True),
+        ({"app": "web", "surges": "x"}, 2, 1, False),
+        ({"surges": "x"}, 2, None, False),
+        ({"surges": "x"}, 1, None, True),
     ],
 )
-def test_who_rolls(labels: dict[str, str], replicas: int, allowed: int | None, veto: bool, rolls: bool) -> None:
-    """A Deployment that surges rolls if a PDB blocks its pod or if it has one pod; otherwise the PDB counts."""
+def test_who_rolls(labels: dict[str, str], replicas: int, allowed: int | None, rolls: bool) -> None:
+    """A Deployment that surges rolls if a PDB blocks its pod or if it has one pod."""
     town = Town(kind("m", "1"))
     town.pdb("guard", {"app": "web"}, allowed or 0)
     pdbs = town.cluster.pdbs if allowed is not None else ()
@@ -343,13 +343,9 @@ def test_who_rolls(labels: dict[str, str], replicas: int, allowed: int | None, v
     sums = PodSums()
     for pod in pods:
         sums.ask(pod, Guards(pdbs), _OneSurge(_surge(replicas)), NOW)
-    assert (sums.veto is not None) is veto
     assert list(sums.surges) == (["d/web"] if rolls else [])
     if rolls:
         assert sums.surges["d/web"][0] is pods[0]
-    if veto:
-        assert sums.veto is not None
-        assert sums.veto.pod is pods[0]
 
 
 def test_all_pods_of_a_surge_cost() -> None:
@@ -566,8 +562,8 @@ def test_what_pods_ask_reaches_the_node() -> None:
 
     node = _read(change)["n"]
     assert node.protection is not None
-    assert node.pdb_veto is not None
-    assert (node.protection.pod.metadata.name, node.pdb_veto.pod.metadata.name) == ("a", "b")
+    assert node.protection.pod.metadata.name == "a"
+    assert [pod.metadata.name for pod in node.pods] == ["a", "b", "c", "p"]
     assert len(node.unreadable) == 1
     assert len(node.reschedulable) == 4
 
@@ -582,7 +578,7 @@ def test_what_pods_ask_reaches_the_node() -> None:
             )
 
     node = _read(ended)["n"]
-    assert (node.protection, node.pdb_veto, node.unreadable, node.reschedulable) == (None, None, (), ())
+    assert (node.protection, node.unreadable, node.reschedulable) == (None, (), ())
     assert node.all_costs == 4 * UNIT
 
 

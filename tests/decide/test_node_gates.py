@@ -6,12 +6,16 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace as change
 
 from dovetail.api.pod_windows import read_pod_window
 from dovetail.decide.facts.drainability import PdbVeto, Protection
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.facts.vetoes import Vetoes
 from dovetail.decide.gates import candidates, method_rules, node_rules, timers
-from dovetail.decide.gates.candidates import awaited, gates_of
+from dovetail.decide.gates.candidates import awaited, first_closed, gates_of
 from dovetail.decide.gates.gate_results import GateContext, Rule, passed
 from dovetail.model import names
 from dovetail.model.command import Method
@@ -26,6 +30,7 @@ from tests.support.nodes import NOW, facts_of, minutes
 
 MINUTE = 60 * 10**9
 POD = Pod(metadata=ObjectMeta(name="p", namespace="d"))
+_REFUSED = PdbVeto(pod=POD, pdbs=("d/a",))
 LABELS = {names.CAPACITY_TYPE: "on-demand", names.ZONE: "a"}
 
 
@@ -47,8 +52,18 @@ def _claim(*conditions: tuple[str, str, datetime | None], **parts: Any) -> NodeC
 
 
 def _ask(rule: Rule, settings: Settings = DOVETAIL, now: datetime = NOW, **facts: Any) -> GateResult:
-    more = {key: facts.pop(key) for key in ("managed_pools", "may_surge", "buffered") if key in facts}
+    more = {key: facts.pop(key) for key in ("managed_pools", "may_surge", "buffered", "vetoes") if key in facts}
     return rule(facts_of(**facts), GateContext(settings=settings, now=now, **more))
+
+
+class _Veto(Vetoes):
+    """The same veto for every node."""
+
+    def __init__(self, veto: PdbVeto | None = _REFUSED) -> None:
+        self._veto = veto
+
+    def of(self, facts: NodeFacts) -> PdbVeto | None:
+        return self._veto
 
 
 def _pool(**annotations: str) -> NodePool:
@@ -170,7 +185,7 @@ def test_protected_pods(found: Protection | None, said: str, figures: dict[str, 
 )
 def test_pdbs(veto: PdbVeto | None, figures: dict[str, Any]) -> None:
     """The gate names the PDB that allows nothing, or several PDBs on one pod."""
-    result = _ask(node_rules.pdbs_allow, pdb_veto=veto)
+    result = _ask(node_rules.pdbs_allow, vetoes=_Veto(veto))
     assert (result.passed, result.figures) == (veto is None, figures)
 
 
@@ -427,7 +442,8 @@ def test_do_not_repair() -> None:
 def _chains(**facts: Any) -> dict[str, tuple[str, bool]]:
     """Return for every method the gate at which it ended, and whether the node passed."""
     facts = {"labels": LABELS, "last_event": NOW - minutes(60), **facts}
-    chains = gates_of(facts_of(**facts), GateContext(settings=DOVETAIL, now=NOW))
+    vetoes = facts.pop("vetoes", None)
+    chains = gates_of(facts_of(**facts), GateContext(settings=DOVETAIL, now=NOW, vetoes=vetoes))
     return {method.value: (chain.results[-1].gate.value, chain.open) for method, chain in chains.items()}
 
 
@@ -450,17 +466,15 @@ def test_chains_of_a_node_with_a_pod() -> None:
 )
 def test_a_bounded_drain_lifts_the_pods_gates(period: str | None, lifted: bool) -> None:
     """A bounded drain lifts the pods' gates for drift and expiry only."""
-    veto = PdbVeto(pod=POD, pdbs=("d/a",))
     claim = _claim(spec={"terminationGracePeriod": period})
     assert candidates.is_bounded(claim) is lifted
-    found = _chains(pods=1, drifted_since=NOW, pdb_veto=veto, claim=claim)
+    found = _chains(pods=1, drifted_since=NOW, vetoes=_Veto(), claim=claim)
     assert found["drifted"] == (("dynamic-resources", True) if lifted else ("pdb", False))
     assert found["expired"] == (("not-expired", False) if lifted else ("pdb", False))
     for method in ("empty", "multiNode", "singleNode"):
         assert found[method] == ("pdb", False)
-    chain = gates_of(
-        facts_of(pods=1, drifted_since=NOW, pdb_veto=veto, claim=claim), GateContext(settings=DOVETAIL, now=NOW)
-    )[Method.DRIFTED]
+    gates = GateContext(settings=DOVETAIL, now=NOW, vetoes=_Veto())
+    chain = gates_of(facts_of(pods=1, drifted_since=NOW, claim=claim), gates)[Method.DRIFTED]
     told = [result for result in chain.results if result.gate is Gate.PDB]
     assert len(told) == 1
     assert told[0].why.endswith("terminationGracePeriod lifts that.") is lifted
@@ -471,16 +485,10 @@ def test_a_bounded_drain_lifts_the_pods_gates(period: str | None, lifted: bool) 
     ("facts", "ends"),
     [
         (_sick(60), ("surge", True)),
-        (_sick(60, pdb_veto=PdbVeto(pod=POD, pdbs=("d/a",))), ("pdb", False)),
+        (_sick(60, vetoes=_Veto()), ("pdb", False)),
         (_sick(60, pod_windows=((POD, read_pod_window(BROKEN)),)), ("surge", True)),
-        (
-            _sick(60, change(REPAIR, drain_for=1), pdb_veto=PdbVeto(pod=POD, pdbs=("d/a",))),
-            ("pdb", True),
-        ),
-        (
-            _sick(60, pdb_veto=PdbVeto(pod=POD, pdbs=("d/a",)), claim=_claim(spec={"terminationGracePeriod": "5m"})),
-            ("pdb", True),
-        ),
+        (_sick(60, change(REPAIR, drain_for=1), vetoes=_Veto()), ("pdb", True)),
+        (_sick(60, vetoes=_Veto(), claim=_claim(spec={"terminationGracePeriod": "5m"})), ("pdb", True)),
         (_sick(9), ("not-unhealthy", False)),
         (_sick(60, annotations={names.DO_NOT_REPAIR: "true"}), ("do-not-repair", False)),
         (_sick(60, marked="x"), ("marked-for-deletion", False)),
@@ -491,9 +499,44 @@ def test_a_bounded_drain_lifts_the_pods_gates(period: str | None, lifted: bool) 
 )
 def test_the_chain_of_repair(facts: dict[str, Any], ends: tuple[str, bool] | None) -> None:
     """Repair applies to repairing pools; a bounded drain passes the pods' gates; pod windows are ignored."""
-    settings = GateContext(settings=DOVETAIL, now=NOW)
-    chain = gates_of(facts_of(**facts), settings).get(Method.UNHEALTHY)
+    gates = GateContext(settings=DOVETAIL, now=NOW, vetoes=facts.get("vetoes"))
+    node = facts_of(**{key: value for key, value in facts.items() if key != "vetoes"})
+    chain = gates_of(node, gates).get(Method.UNHEALTHY)
+    assert dict(first_closed(node, gates)).get(Method.UNHEALTHY) == (ends and (None if ends[1] else ends[0]))
     assert (None if chain is None else (chain.results[-1].gate.value, chain.open)) == ends
+
+
+_MAYBE: dict[str, list[Any]] = {
+    "marked": ["", "x"],
+    "nominated": [False, True],
+    "initialized": [True, False],
+    "rebooting": [False, True],
+    "pods": [0, 1],
+    "labels": [LABELS, {}],
+    "last_event": [None, NOW - minutes(60), NOW - minutes(1)],
+    "drifted_since": [None, NOW],
+    "expire_after": [None, MINUTE],
+    "claiming": [None, POD],
+    "pod_windows": [(), ((POD, read_pod_window(BROKEN)),)],
+    "claim": [_claim(), _claim(spec={"terminationGracePeriod": "5m"}), _claim(born=stamp(NOW - minutes(9)))],
+    "policy": [
+        DisruptionPolicy(consolidate_after=5 * MINUTE),
+        DisruptionPolicy(repair=(change(REPAIR, drain_for=1),)),
+        DisruptionPolicy(static=True, repair=(REPAIR,)),
+    ],
+    "node": [Node(), _sick(60)["node"], None],
+    "vetoes": [None, _Veto()],
+}
+
+
+@given(st.fixed_dictionaries({key: st.sampled_from(values) for key, values in _MAYBE.items()}))
+def test_the_first_closed_gate_is_where_the_chain_ends(facts: dict[str, Any]) -> None:
+    """Without the chains, each method ends at the same gate."""
+    gates = GateContext(settings=DOVETAIL, now=NOW, vetoes=facts.pop("vetoes"))
+    node = facts_of(**facts)
+    ends = {method: chain.results[-1] for method, chain in gates_of(node, gates).items()}
+    plain = [(method, None if end.passed else end.gate) for method, end in ends.items()]
+    assert list(first_closed(node, gates)) == plain
 
 
 def test_a_chain_goes_on() -> None:

@@ -1,6 +1,8 @@
 """What commands reserve, followed from question to question, is what a new reader finds."""
 
 from dataclasses import replace
+from datetime import timedelta
+from operator import itemgetter
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from dovetail.lifecycle.store import Store
 from dovetail.model.command import Action, Command, Method, Placement, Replacement
 from tests.support.command_cases import claim, run
 from tests.support.conversation import pod
+from tests.support.nodes import NOW
 
 NODES = ("a", "b", "c")
 PHASES = (Phase.VALIDATING, Phase.TAINTING, Phase.LAUNCHING, Phase.WAITING, Phase.DRAINING, Phase.ROLLING_BACK)
@@ -65,9 +68,15 @@ def test_what_is_reserved_follows_the_commands(steps: list[tuple[str, str, int]]
         elif known is not None and what == "command":
             known.command = _command(node, number)
             known.replacements = (f"new-{node}",) if number % 2 else ()
+            known.candidates, known.began = run(node, f"{node}{number}").candidates, NOW + timedelta(seconds=version)
         elif known is not None and what == "again":
             runs[f"{node}-again"] = replace(known, command=_command(node, number + 2 * (number < 2)))
             runs[f"{node}-again"].replacements = (f"new-{node}",) if number % 2 else ()
         for some in (list(runs.values()), list(runs.values())[1:], list(runs.values())):
             assert plans.under_way(some, store) == flight.Plans().under_way(some, store)
             assert targets.of(some) == {name for one in some for name in (*one.replacements, *one.destinations)}
+            gone = [(node, one.id, one.began, one.method) for one in some for node in one.nodes]
+            left = flight.leaving(some)
+            assert [(entry.node, entry.command_id, entry.since, entry.method) for entry in left] == sorted(
+                gone, key=itemgetter(0, 1)
+            )

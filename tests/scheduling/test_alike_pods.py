@@ -7,12 +7,13 @@ import msgspec
 import pytest
 
 from dovetail.decide.facts.drainability import Guards
-from dovetail.decide.facts.pod_sums import sum_up
+from dovetail.decide.facts.vetoes import Vetoes
 from dovetail.model import names
 from dovetail.model.objects import Pod, PodDisruptionBudget
 from dovetail.scheduling.pods.evictions import Blockers
 from dovetail.scheduling.pods.pod import is_active, is_reschedulable
 from dovetail.scheduling.snapshot import Snapshot
+from tests.support.nodes import facts_of
 from tests.support.scheduling_build import NOW, node, pod, pool, snapshot
 
 NODES = tuple(f"n{number}" for number in range(6))
@@ -67,11 +68,12 @@ def test_the_same_pods_object_as_if_each_was_asked(seed: int) -> None:
     """The first active pod whose eviction is refused now is found."""
     for seen in two_looks(seed):
         guards = Guards(seen.cluster.pdbs)
-        guarded = seen.bindings.might(guards.might_refuse)
+        kept = Vetoes(seen, guards, NOW)
         for place, pods in enumerate(seen.pods_on):
             vetoes = (guards.veto(item, NOW) for item in pods if is_active(item))
             plain = next((veto for veto in vetoes if veto is not None), None)
-            assert sum_up(seen, place, guards, guarded, NOW).veto == plain
+            for name in (seen.states[place].name, "unseen"):
+                assert kept.of(msgspec.structs.replace(facts_of(name=name), pods=pods)) == plain
 
 
 def test_alike_pods_are_asked_once() -> None:

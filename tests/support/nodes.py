@@ -47,7 +47,6 @@ def facts_of(**changes: Any) -> NodeFacts:
         "all_costs": pods * UNIT,
         "tracked_costs": pods * UNIT,
         "protection": None,
-        "pdb_veto": None,
     }
     values.update(changes)
     return NodeFacts(**values)

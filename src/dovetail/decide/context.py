@@ -13,19 +13,23 @@ from datetime import datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from dovetail.api.policy import effective_policy
 from dovetail.api.pool_marks import read_history
 from dovetail.decide.facts.cache import FactsCache
 from dovetail.decide.facts.lineup import Lineup
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.reading import Reader
-from dovetail.decide.facts.roster import ClosedGates, CostOrder, FirstClosed, Roster, openings_once
+from dovetail.decide.facts.roster import CostOrder, FirstClosed, Roster
+from dovetail.decide.facts.vetoes import Vetoes
 from dovetail.decide.gates import timers
 from dovetail.decide.gates.balanced import PoolTotals, pool_totals
 from dovetail.decide.gates.budgets import BudgetLedger
 from dovetail.decide.gates.candidates import Chains
 from dovetail.decide.gates.gate_results import GateContext
 from dovetail.decide.gates.haste import Haste
+from dovetail.decide.gates.passing import Passing
 from dovetail.decide.gates.pool_holds import PoolHolds, Waiting, health_holds
 from dovetail.decide.gates.price import UNPAYABLE, Source, required_of
 from dovetail.decide.gates.price_refusals import Refusal
@@ -44,7 +48,7 @@ from dovetail.model.money import Money
 from dovetail.model.objects import Pod
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
-from dovetail.model.verdicts import Gate, GateResult
+from dovetail.model.verdicts import GateResult
 from dovetail.scheduling.entries import ALL_TYPES, SimulationOptions
 from dovetail.scheduling.frame import Frame
 from dovetail.scheduling.launch.machines import TypeBits
@@ -59,9 +63,6 @@ if TYPE_CHECKING:
 
 _Simulated = tuple[tuple[int, ...], bool, TypeBits]
 """What a simulation is kept by: the places of the nodes that go, whether it is for cost, and the types of new nodes."""
-
-
-_EMPTY_IS_OPEN = (Method.EMPTY, None)
 
 
 class _Awaiting:
@@ -119,9 +120,13 @@ class RoundContext:
         self.new_nodes_max = settings.replacements_max if settings.searches_by_value else 1
         managed = None if pools is None or settings.rules.manages_all_pools else frozenset(pools)
         carried = carried_by_nodes(self.snapshot) if self.snapshot.virtual else {}
-        buffered = {self.snapshot.states[index].name: count for index, count in carried.items()}
-        self.gate_context = GateContext(
-            settings=settings, now=question.now, managed_pools=managed, may_surge=question.may_surge, buffered=buffered
+        self.buffered = {self.snapshot.states[index].name: count for index, count in carried.items()}
+        self._gates_but_pdbs = GateContext(
+            settings=settings,
+            now=question.now,
+            managed_pools=managed,
+            may_surge=question.may_surge,
+            buffered=self.buffered,
         )
         self.haste = Haste(question)
         self.unscored: dict[str, Move | Refusal] = {}
@@ -146,10 +151,24 @@ class RoundContext:
         return other
 
     @cached
+    def _read(self) -> tuple[Lineup, Vetoes]:
+        reader = Reader(self.snapshot, self.policies, self.question, self._memory)
+        return reader.read(), reader.vetoes
+
+    @property
     def nodes(self) -> Lineup:
         """Return all nodes, by name."""
-        reader = Reader(self.snapshot, self.policies, self.question, self._memory)
-        return reader.read()
+        return self._read[0]
+
+    @property
+    def vetoes(self) -> Vetoes:
+        """Return what PodDisruptionBudgets refuse now."""
+        return self._read[1]
+
+    @cached
+    def gate_context(self) -> GateContext:
+        """Return what the rules of the gates know besides the node."""
+        return replace(self._gates_but_pdbs, vetoes=self.vetoes)
 
     @property
     def by_name(self) -> Mapping[str, NodeFacts]:
@@ -290,33 +309,17 @@ class RoundContext:
 
     def passing(self, method: Method) -> Sequence[NodeFacts]:
         """Return the nodes that pass gates 1 to 7 of a method, by name, ignoring budgets."""
-        return self._passing[method]
+        return self._passing.of(method)
+
+    def first_closed(self) -> list[FirstClosed]:
+        """Return where the gates 1 to 7 of all nodes end for each method, without their sentences, by name."""
+        return self._passing.ends()
 
     @cached
-    def _passing(self) -> dict[Method, Sequence[NodeFacts]]:
-        found: dict[Method, Sequence[NodeFacts]] = dict(self._openings[0])
-        if found[Method.EMPTY]:
-            found[Method.EMPTY] = [facts for facts in found[Method.EMPTY] if facts.name not in self.awaited]
-        return found
-
-    def first_closed(self, facts: NodeFacts) -> FirstClosed:
-        """Return where a node's gates 1 to 7 end for each method, without their sentences."""
-        found = self._openings[1][id(facts)]
-        if _EMPTY_IS_OPEN in found and facts.name in self.awaited:
-            return tuple((method, Gate.NOMINATED if method is Method.EMPTY else gate) for method, gate in found)
-        return found
-
-    @cached
-    def _openings(self) -> tuple[Mapping[Method, Sequence[NodeFacts]], ClosedGates]:
+    def _passing(self) -> Passing:
         # Which nodes hold a buffer's virtual pods is not among a node's facts.
-        if self._memory is None or self.snapshot.virtual:
-            return openings_once(self.nodes, self._ask)
-        return self.roster.openings.look_at(self.nodes, self.gate_context.managed_pools, self.now, self._ask)
-
-    def _ask(self, facts: NodeFacts) -> FirstClosed:
-        chains = self.chains.before_waiting(facts.name)
-        ends = [(method, chain.results[-1]) for method, chain in chains.items()]
-        return tuple([(method, None if end.passed else end.gate) for method, end in ends])
+        roster = None if self._memory is None or self.snapshot.virtual else self.roster
+        return Passing(self.nodes, self._gates_but_pdbs, self.vetoes, self.chains, self._awaiting.by_node, roster)
 
     @cached
     def roster(self) -> Roster:

@@ -64,8 +64,8 @@ class Verdicts:
         """Return every node's verdict without its reasons, by name."""
         context, batch, found = self._context, self._batch, []
         outlooks: tuple[_Outlooks, _Outlooks] = ({}, {})
-        for facts in context.nodes:
-            name, closed = facts.name, context.first_closed(facts)
+        for facts, closed in zip(context.nodes, context.first_closed(), strict=True):
+            name = facts.name
             known = outlooks[name in batch]
             entry = known.get(id(closed))
             if entry is None:

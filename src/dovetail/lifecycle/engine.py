@@ -51,9 +51,6 @@ from dovetail.model.settings import Settings, SteeringMode
 RIGHT_MISSING: Final = 600 * SECOND
 """How long no eviction is asked for after one was forbidden: the drain does it."""
 
-_NOT_QUIET: Final = 0
-"""Until when an engine rests that does not: every event is looked at."""
-
 
 class _Stir(Enum):
     """How much the engine must check after an event."""
@@ -89,7 +86,7 @@ class Engine:
         self.rounds_skipped = 0
         self.last_round: Decision | None = None
         self._woken_for: datetime | None = None
-        self._quiet_until = _NOT_QUIET
+        self._quiet_until = 0
         self._holds_until: int | None = None
         self._round_key: tuple[int, int] | None = None
         self._steering = Steering()
@@ -201,7 +198,7 @@ class Engine:
         stir = self._take(event)
         if stir is _Stir.NOTHING and state.elapsed < self._quiet_until:
             return state.out  # most events of a big cluster: pods that come and go between two rounds
-        self._quiet_until = _NOT_QUIET
+        self._quiet_until = 0  # until `_wake` knows better, every event is looked at
         if state.is_synced and (state.is_leader or state.observe):
             state.expire()
             if state.acts:
@@ -221,7 +218,7 @@ class Engine:
             case ObjectObserved(object=item):
                 if self._announcer.minds(event):
                     state.out.extend(self._announcer.distrusted(event, publishes=state.acts))
-                return self._observe(item)
+                return self._observe_pod(item) if isinstance(item, Pod) else self._observe(item)
             case ObjectVanished():
                 self._announcer.forget(event.kind, event.name)
                 return self._vanish(event)
@@ -260,20 +257,25 @@ class Engine:
 
     def _observe(self, item: AnyObject) -> "_Stir":
         state = self._state
-        meta = item.metadata
-        known = state.store.get(Pod, meta.name, meta.namespace) if isinstance(item, Pod) else None
         if isinstance(item, NodeClaim):
             state.note_claim(item)
         if not state.store.observe(item):
             return _Stir.NOTHING
         if isinstance(item, Node | NodeClaim):
-            self._commands.lookout.object_changed(meta.name)
+            self._commands.lookout.object_changed(item.metadata.name)
         self._changed(item)
-        if state.is_synced and isinstance(item, Pod):
-            state.pod_events.note(known, item, state.elapsed)
-            if self._commands.lookout.pod_changed(item):
-                return _Stir.ALL
         return self._stir(type(item))
+
+    def _observe_pod(self, pod: Pod) -> "_Stir":
+        state, meta = self._state, pod.metadata
+        known = state.store.get(Pod, meta.name, meta.namespace) if state.is_synced else None
+        if not state.store.observe(pod):
+            return _Stir.NOTHING
+        if state.is_synced:
+            state.pod_events.note(known, pod, state.elapsed)
+            if self._commands.lookout.pod_changed(pod):
+                return _Stir.ALL
+        return self._stir(Pod)
 
     def _vanish(self, event: ObjectVanished) -> "_Stir":
         state = self._state
@@ -416,14 +418,13 @@ class Engine:
     def _wake(self) -> None:
         """Ask to be woken at the earliest due time."""
         state = self._state
+        elapsed, due = state.elapsed, state.round_due
         askers = (self._holds, self._conditions, self._commands, state.regrowth, state.landing, state.aftercare)
-        asked = (self._commands.lookout.next_at(state.elapsed), *(asker.next_at() for asker in askers))
-        times = [at for at in asked if at is not None]
-        times += [*state.pacing.times(), *state.regrowth.waits.until.values()]
+        asked = [self._commands.lookout.next_at(elapsed), *[asker.next_at() for asker in askers]]
+        asked += [*state.pacing.times(), *state.regrowth.waits.until.values()]
         # Everything due has just been done; only a round can be due at once.
-        coming = min((at for at in times if at > state.elapsed), default=state.round_due)
-        self._quiet_until = min(coming, state.round_due)
-        at = state.wall(max(state.elapsed, self._quiet_until))
+        self._quiet_until = min([at for at in asked if at is not None and elapsed < at < due], default=due)
+        at = state.wall(max(elapsed, self._quiet_until))
         if at != self._woken_for or at <= state.now:
             self._woken_for = at
             state.out.append(WakeAt(at=at))

@@ -195,7 +195,7 @@ def _pdb(question: Question, answer: NodeAnswer) -> Changes:
     named: list[str] = []
     current: NodeAnswer | None = answer
     while current is not None and current.last.gate is Gate.PDB and len(named) < PODS_MAX:
-        veto = current.facts.pdb_veto
+        veto = current.context.vetoes.of(current.facts)
         assert veto is not None
         spare = veto.pdbs[1:] if len(veto.pdbs) > 1 else ()
         if spare:

@@ -1,6 +1,6 @@
 """Caches what a round read about each node: the sums over its pods and its facts, and owns the roster of all nodes.
 
-Objects are immutable, so results from the same objects, under PDBs that refuse the same evictions, are the same.
+Objects are immutable, so results from the same objects are the same. What PDBs refuse is kept apart (`vetoes`).
 Results that depend on time are kept until they expire, or not at all. The cache never changes an answer. Sits in
 decide, above facts and pod_sums, below reading and the context.
 """
@@ -16,6 +16,7 @@ from dovetail.decide.facts.lineup import Lineup
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.pod_sums import PodSums
 from dovetail.decide.facts.roster import Roster
+from dovetail.decide.facts.vetoes import KeptVetoes
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.listing import keys_changed
@@ -109,8 +110,6 @@ class FactsCache:
     def __init__(self) -> None:
         self._sums: dict[str, _Sums] = {}
         self._timed: dict[str, ProtectionSpan] = {}
-        self._turned: dict[str, None] = {}
-        """Nodes with cached sums whose PDBs may refuse the eviction of another pod now."""
         self._nodes: dict[str, _Node] = {}
         self._rows: NodeRows | None = None
         self._surging: Mapping[Owner, bool] = {}
@@ -119,13 +118,14 @@ class FactsCache:
         self._catalogue: Catalogue | None = None
         self._last: LastReading | None = None
         self.guards = Guards(())
+        self.vetoes = KeptVetoes()
         self.roster = Roster()
 
     def look_at(self, snapshot: Snapshot, settings: Settings) -> None:
         """Forget nodes that are gone, and nodes with pods whose PDBs changed.
 
         Also nodes on which a do-not-disrupt has expired since, and all if other Deployments surge. Where PDBs only
-        started or stopped refusing evictions, note that.
+        started or stopped refusing evictions, note that for whoever asks about vetoes.
         """
         catalogue = snapshot.catalogue
         if settings.ties:
@@ -140,9 +140,12 @@ class FactsCache:
         for name in self._gone(snapshot):
             self._drop_sums(name)
             self._nodes.pop(name, None)
-        self._turned.update({name: None for pdb in found.turned for name in self._under.get(pdb_key(pdb), ())})
+            self.vetoes.forget(name)
+        self.vetoes.begin()
+        turned = dict.fromkeys(name for pdb in found.turned for name in self._under.get(pdb_key(pdb), ()))
+        self.vetoes.look_again(turned)
         if snapshot.surges is not NO_SURGES:  # which Deployments roll also depends on refused evictions
-            for name in list(self._turned):
+            for name in turned:
                 self._drop_sums(name)
         surging, self._surging = self._surging, snapshot.surges.single
         if surging != self._surging:
@@ -159,12 +162,11 @@ class FactsCache:
         edits = None if before is None else self._rows.edits_since(before.mark)
         if before is None or edits is None:
             return {*self._sums, *self._nodes} - index.keys()
-        return {before.names[place] for place in edits.gone} - index.keys()
+        return {name for place in edits.gone if (name := before.names[place]) not in index}
 
     def _drop_sums(self, node: str) -> None:
         kept = self._sums.pop(node, None)
         self._timed.pop(node, None)
-        self._turned.pop(node, None)
         for key in () if kept is None else kept.pdbs:
             nodes = self._under[key]
             del nodes[node]
@@ -172,17 +174,12 @@ class FactsCache:
                 del self._under[key]
 
     def _drop_all_sums(self) -> None:
-        self._sums, self._under, self._timed, self._turned = {}, {}, {}, {}
+        self._sums, self._under, self._timed = {}, {}, {}
 
-    def sums_of(self, node: str, pods: tuple[Pod, ...], now: datetime) -> PodSums | None:
+    def sums_of(self, node: str, pods: tuple[Pod, ...]) -> PodSums | None:
         """Return the cached sums for exactly these pod objects, or None."""
         entry = self._sums.get(node)
-        if entry is None or entry.pods is not pods:
-            return None
-        if node in self._turned:
-            del self._turned[node]
-            entry = self._sums[node] = msgspec.structs.replace(entry, sums=entry.sums.renewed(pods, self.guards, now))
-        return entry.sums
+        return entry.sums if entry is not None and entry.pods is pods else None
 
     def keep_sums(self, node: str, pods: tuple[Pod, ...], sums: PodSums, pdbs: frozenset[str], now: datetime) -> None:
         """Cache the sums until a do-not-disrupt expires."""
@@ -212,9 +209,9 @@ class FactsCache:
         index, name_of_claim = snapshot.index, snapshot.rows.name_of_claim
         others = reading.planned_otherwise(last.reading)
         others.update([name_of_claim[name] for name in others if name in name_of_claim])
-        others.update(self._turned)
+        coming = [snapshot.rows.names[place] for place in edits.new]  # these are read anyhow
         for kept in (self._sums, self._nodes):
-            if len(kept) != len(index):
+            if len(kept) + sum(name not in kept for name in coming) != len(index):
                 others.update(index.keys() - kept.keys())
         return last, edits, changed.union([index[name] for name in others if name in index])
 
@@ -235,7 +232,8 @@ class FactsCache:
         return known.facts
 
     def keep_facts(self, inputs: Inputs, facts: NodeFacts, now: datetime) -> None:
-        """Cache the facts of a node unless they depend on time."""
+        """Cache the new facts of a node unless they depend on time."""
+        self.vetoes.look_again((facts.name,))
         if facts.drifted_since == now:
             self._nodes.pop(facts.name, None)
         else:

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from dovetail.model import names
+from dovetail.model.cached import cached
 from dovetail.model.labels.selectors import LabelSelector
 from dovetail.model.objects import Pod, PodDisruptionBudget
 from dovetail.model.timing.duration import DurationError, later, parse_go_duration
@@ -83,24 +84,20 @@ _NONE: Final[dict[str, dict[str | None, list[_Guard]]]] = {}
 class Guards:
     """The cluster's PDBs, found by a label that a pod must carry, so that 80,000 pods are matched in one pass.
 
-    `refusing`: by namespace, the labels and values of pods whose eviction might be refused now; that of all others is
-    not. A PDB that requires no label is found by the empty label, which no pod has: the value of that is None.
+    A PDB that requires no label is found by the empty label, which no pod has: the value of that is None.
     """
-
-    refusing: dict[str, Mapping[str, Mapping[str | None, Sequence[object]]]]
 
     def __init__(self, pdbs: Sequence[PodDisruptionBudget]) -> None:
         self._by_label: dict[str, dict[str, dict[str | None, list[_Guard]]]] = {}
         for pdb in pdbs:
             self._add(pdb)
-        self._count(pdbs)
-
-    def _count(self, pdbs: Sequence[PodDisruptionBudget]) -> None:
         self._pdbs = pdbs
         self._allowed = {pdb_key(pdb): pdb.status.disruptions_allowed for pdb in pdbs}
-        self.refusing = {
-            namespace: found for namespace, by_key in self._by_label.items() if (found := self._may_refuse(by_key))
-        }
+
+    @cached
+    def refusing(self) -> Mapping[str, Mapping[str, Mapping[str | None, Sequence[object]]]]:
+        """Return, by namespace, labels and values of pods whose eviction might be refused now; no other's is."""
+        return {namespace: found for namespace, by_key in self._by_label.items() if (found := self._may_refuse(by_key))}
 
     def _may_refuse(
         self, by_key: dict[str, dict[str | None, list[_Guard]]]
@@ -124,14 +121,8 @@ class Guards:
         other = copy(self)
         other._pdbs = pdbs
         other._allowed = {**self._allowed, **{pdb_key(pdb): pdb.status.disruptions_allowed for pdb in found.new}}
-        other.refusing = {**self.refusing}
-        turned = [pdb for pdb in found.turned if pdb.spec.selector is not None]
-        for namespace in dict.fromkeys(pdb.metadata.namespace for pdb in turned):
-            refusing = other._may_refuse(self._by_label[namespace])
-            if refusing:
-                other.refusing[namespace] = refusing
-            else:
-                other.refusing.pop(namespace, None)
+        if found.turned:
+            vars(other).pop("refusing", None)
         return other, found
 
     def _add(self, pdb: PodDisruptionBudget) -> None:

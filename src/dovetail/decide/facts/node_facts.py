@@ -14,7 +14,7 @@ import msgspec
 from dovetail.api.pod_windows import PodWindow
 from dovetail.api.pool_marks import Pause, read_pause
 from dovetail.decide.facts import cost
-from dovetail.decide.facts.drainability import PdbVeto, Protection
+from dovetail.decide.facts.drainability import Protection
 from dovetail.model import names
 from dovetail.model.cached import cached
 from dovetail.model.money import Money
@@ -98,7 +98,8 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     all_costs: int
     tracked_costs: int
     protection: Protection | None
-    pdb_veto: PdbVeto | None
+    pods: tuple[Pod, ...] = ()
+    """All pods on it."""
     unreadable: tuple[str, ...] = ()
     claiming: Pod | None = None
     """A pod that would move and has resource claims."""

@@ -1,17 +1,14 @@
 """Sums over the pods of each node: costs, pods that would move, objections. Sits in decide, below reading."""
 
-from collections.abc import Sequence
-from copy import copy
 from datetime import datetime
 from typing import Final
 
 from dovetail.api.pod_windows import PodWindow, read_pod_window
 from dovetail.decide.facts import cost
-from dovetail.decide.facts.drainability import Guards, PdbVeto, Protection, protection, unreadable_protection
+from dovetail.decide.facts.drainability import Guards, Protection, protection, unreadable_protection
 from dovetail.model import names
 from dovetail.model.karpenter import FeatureGate
 from dovetail.model.objects import Pod
-from dovetail.scheduling.pods.by_node import ByNode
 from dovetail.scheduling.pods.classes import DAEMON, RESCHEDULABLE, TERMINAL, TERMINATING
 from dovetail.scheduling.pods.surge import NO_SURGES, Surge, Surges
 from dovetail.scheduling.snapshot import Snapshot
@@ -24,6 +21,7 @@ class PodSums:
         "all",
         "claiming",
         "moving",
+        "pods",
         "positive",
         "protection",
         "ranked",
@@ -31,16 +29,14 @@ class PodSums:
         "surges",
         "tracked",
         "unreadable",
-        "veto",
         "windows",
     )
 
-    def __init__(self, *, ranked: bool = False) -> None:
-        self.ranked = ranked
+    def __init__(self, pods: tuple[Pod, ...] = (), *, ranked: bool = False) -> None:
+        self.pods, self.ranked = pods, ranked
         self.reschedulable: list[Pod] = []
         self.moving = self.positive = self.all = self.tracked = 0
         self.protection: Protection | None = None
-        self.veto: PdbVeto | None = None
         self.claiming: Pod | None = None
         self.unreadable: list[str] = []
         self.windows: list[tuple[Pod, PodWindow]] = []
@@ -85,23 +81,8 @@ class PodSums:
                 self.protection = protection(pod, now)
             self._note_unreadable(pod)
         surge = surges.of(pod)
-        if surge is None and self.veto is not None:
-            return
-        veto = guards.veto(pod, now)
-        if surge is not None and (veto is not None or surge.is_single):
+        if surge is not None and (surge.is_single or guards.veto(pod, now) is not None):
             self.surges.setdefault(surge.name, (pod, surge))
-        elif self.veto is None:
-            self.veto = veto
-
-    def renewed(self, pods: Sequence[Pod], guards: Guards, now: datetime) -> "PodSums":
-        """Return the sums of the same pods under PDBs that refuse other evictions; no Deployment rolls."""
-        veto = next((found for pod in pods if (found := guards.veto(pod, now)) is not None), None)
-        known = self.veto
-        if known is veto or (known and veto and known.pod is veto.pod and known.pdbs == veto.pdbs):
-            return self
-        other = copy(self)
-        other.veto = veto
-        return other
 
     def count_surges(self, node: str) -> None:
         """Count every pod of the Deployments that roll, once: a rolling update replaces all (spec section 20)."""
@@ -127,15 +108,15 @@ _GOING: Final = TERMINAL | TERMINATING
 _ORDINARY: Final = frozenset({RESCHEDULABLE, DAEMON})
 
 
-def sum_up(snapshot: Snapshot, index: int, guards: Guards, guarded: ByNode[bool] | None, now: datetime) -> PodSums:
-    """Count the pods of a node; `guarded`: those whose eviction PDBs might refuse now, None: it may be any."""
-    sums = PodSums(ranked=snapshot.surroundings.features.has(FeatureGate.POD_DELETION_COST))
+def sum_up(snapshot: Snapshot, index: int, guards: Guards, now: datetime) -> PodSums:
+    """Count the pods of a node."""
+    pods = snapshot.pods_on[index]
+    sums = PodSums(pods, ranked=snapshot.surroundings.features.has(FeatureGate.POD_DELETION_COST))
     bindings, surges = snapshot.bindings, snapshot.surges
     asks_all, reschedulable = surges is not NO_SURGES, sums.reschedulable
     movers = daemons = 0
     flags, odd = bindings.marks_on(index)
-    asked = [bool(guards.refusing)] * len(flags) if guarded is None else guarded[index]
-    for pod, bits, is_odd, is_asked in zip(snapshot.pods_on[index], flags, odd, asked, strict=True):
+    for pod, bits, is_odd in zip(pods, flags, odd, strict=True):
         if is_odd or bits not in _ORDINARY:
             sums.add(pod, bits)
             if bits & _GOING:
@@ -147,8 +128,6 @@ def sum_up(snapshot: Snapshot, index: int, guards: Guards, guarded: ByNode[bool]
             movers += 1
         if asks_all or (is_odd and pod.metadata.annotations):
             sums.ask(pod, guards, surges, now)
-        elif is_asked and sums.veto is None:
-            sums.veto = guards.veto(pod, now)
     sums.add_ordinary(movers, daemons)
     if bindings.has_claims and any(bindings.class_at(place).info.claims for place in bindings.on_node(index)):
         moving = snapshot.movers(index)

@@ -16,15 +16,14 @@ from dovetail.decide.facts.drainability import Guards
 from dovetail.decide.facts.lineup import Lineup
 from dovetail.decide.facts.node_facts import NodeFacts, read_expiry
 from dovetail.decide.facts.pod_sums import PodSums, sum_up
+from dovetail.decide.facts.vetoes import Vetoes
 from dovetail.decide.gates import timers
 from dovetail.decide.question import Question
 from dovetail.model import names
-from dovetail.model.cached import cached
 from dovetail.model.money import Money
 from dovetail.model.objects import Node, NodeClaim, condition, is_true
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.scheduling.nodes import StateNode, state_node, why_leaving
-from dovetail.scheduling.pods.by_node import ByNode
 from dovetail.scheduling.reading.rows import Edits
 from dovetail.scheduling.snapshot import Snapshot
 
@@ -63,6 +62,7 @@ class Reader:
         if memory is not None:
             memory.look_at(snapshot, settings)
         self.guards = Guards(pdbs) if memory is None else memory.guards
+        self.vetoes = Vetoes(snapshot, self.guards, self.now, None if memory is None else memory.vetoes)
 
     def read(self) -> Lineup:
         """Return the facts of every node and of every claim without one, by name.
@@ -112,15 +112,11 @@ class Reader:
         seen.update(state.node.metadata.name for state in states if state.node is not None)
         return [node for node in self.snapshot.cluster.nodes if node.metadata.name not in seen]
 
-    @cached
-    def _guarded(self) -> ByNode[bool] | None:
-        return self.snapshot.bindings.might(self.guards.might_refuse)
-
     def _sum_up(self, index: int, name: str) -> PodSums:
         pods = self.snapshot.pods_on[index]
-        known = self.memory.sums_of(name, pods, self.now) if self.memory is not None else None
+        known = self.memory.sums_of(name, pods) if self.memory is not None else None
         if known is None:
-            known = sum_up(self.snapshot, index, self.guards, self._guarded, self.now)
+            known = sum_up(self.snapshot, index, self.guards, self.now)
             if self.memory is not None:
                 self.memory.keep_sums(name, pods, known, self.guards.over(pods), self.now)
         return known
@@ -223,13 +219,13 @@ class Reader:
 def _of_pods(sums: PodSums) -> dict[str, Any]:
     """Return the facts of a node that follow from its pods."""
     return {
+        "pods": sums.pods,
         "reschedulable": tuple(sums.reschedulable),
         "pod_costs": sums.moving,
         "positive_costs": sums.positive,
         "all_costs": sums.all,
         "tracked_costs": sums.tracked,
         "protection": sums.protection,
-        "pdb_veto": sums.veto,
         "unreadable": tuple(sums.unreadable),
         "claiming": sums.claiming,
         "pod_windows": tuple(sums.windows),

@@ -20,6 +20,7 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.oddities import Oddities
 from dovetail.model.cached import cached
 from dovetail.model.command import Method
+from dovetail.model.listing import keys_changed
 from dovetail.model.settings import CandidateOrder
 from dovetail.model.verdicts import Gate
 
@@ -126,6 +127,11 @@ class ClosedGates:
             view = view._later
         return view._found[number]
 
+    def of(self, nodes: Iterable[NodeFacts]) -> list[FirstClosed]:
+        """Return where the gates of nodes end."""
+        closed = self if self._later is not None else self._found
+        return [closed[id(facts)] for facts in nodes]
+
     def renewed(self, out: Iterable[NodeFacts]) -> "ClosedGates":
         """Return the next one, without some of the nodes; only the latest may be renewed, and put nodes into."""
         after = self._later = ClosedGates(self._found)
@@ -210,18 +216,53 @@ def _edited(before: Lineup, gone: Sequence[NodeFacts], new: Sequence[NodeFacts],
 
 def openings_once(
     nodes: Sequence[NodeFacts], ask: Callable[[NodeFacts], FirstClosed]
-) -> tuple[dict[Method, list[NodeFacts]], ClosedGates]:
+) -> tuple[dict[Method, Lineup], ClosedGates]:
     """Return what `Openings` returns, without following the nodes any further."""
     closed = {id(facts): ask(facts) for facts in nodes}
     passing: dict[Method, list[NodeFacts]] = {method: [] for method in Method}
     for facts in nodes:
         for method in _open_methods(closed[id(facts)]):
             passing[method].append(facts)
-    return passing, ClosedGates(closed)
+    return {method: Lineup.of(found) for method, found in passing.items()}, ClosedGates(closed)
 
 
 def _open_methods(closed: FirstClosed) -> list[Method]:
     return [method for method, gate in closed if gate is None]
+
+
+class Unrefused:
+    """The nodes of a lineup without those that have a veto."""
+
+    def __init__(self) -> None:
+        self._followed = _Followed()
+        self._vetoes: Mapping[str, object] = {}
+        self._left_out: dict[str, NodeFacts] = {}
+        self._found = Lineup.of(())
+
+    def of(self, nodes: Lineup, vetoes: Mapping[str, object]) -> Lineup:
+        """Return the nodes whose names are not among the vetoes; no two of them have the same name."""
+        gone, new = self._followed.step(nodes)
+        turned = keys_changed(self._vetoes, vetoes)
+        self._vetoes, left_out = vetoes, self._left_out
+        leaving, coming = [], []
+        for facts in gone:
+            if left_out.get(facts.name) is facts:
+                del left_out[facts.name]
+            else:
+                leaving.append(facts)
+        for facts in new:
+            if facts.name in vetoes:
+                left_out[facts.name] = facts
+            else:
+                coming.append(facts)
+        for name in turned:
+            if name not in vetoes and name in left_out:
+                coming.append(left_out.pop(name))
+            elif name in vetoes and name not in left_out and name in nodes.by_name:
+                left_out[name] = nodes.by_name[name]
+                leaving.append(left_out[name])
+        self._found = _edited(self._found, leaving, coming, nodes)
+        return self._found
 
 
 class CostOrder:
@@ -350,4 +391,4 @@ class Roster:
 
     def __init__(self) -> None:
         self.openings, self.order, self.timetable, self.members = Openings(), CostOrder(), Timetable(), Members()
-        self.hidden, self.oddities = Hidden(), Oddities()
+        self.hidden, self.oddities, self.unrefused = Hidden(), Oddities(), Unrefused()

@@ -14,6 +14,7 @@ import msgspec
 
 from dovetail.decide.facts.lineup import Lineup
 from dovetail.decide.facts.node_facts import NodeFacts, is_length
+from dovetail.decide.facts.roster import FirstClosed
 from dovetail.decide.gates import method_rules, node_rules
 from dovetail.decide.gates.gate_results import GateContext, Rule, pod_name, stopped
 from dovetail.model.command import Method
@@ -134,6 +135,36 @@ def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]
     return chains
 
 
+def first_closed(facts: NodeFacts, gate_context: GateContext) -> FirstClosed:
+    """Return the gate at which each chain of `gates_of` ends, without the chains; None: the node passes."""
+    found: list[tuple[Method, Gate | None]] = []
+    if facts.policy is not None and facts.policy.repair:
+        chain = _repair_chain(facts, gate_context)[Method.UNHEALTHY]
+        found.append((Method.UNHEALTHY, None if chain.open else chain.results[-1].gate))
+    common = _stop(NODE_RULES, facts, gate_context)
+    if common is not None:
+        return (*found, *[(method, common) for method in _PLANNED])
+    assert facts.claim is not None
+    strict = _stop(POD_RULES, facts, gate_context)
+    lenient = None if strict is None or is_bounded(facts.claim) else strict
+    for method in _PLANNED:
+        gate = lenient if method in MAY_WAIT else strict
+        if method is Method.SINGLE_NODE:
+            gate = dict(found)[Method.MULTI_NODE]
+        elif gate is None:
+            gate = _stop(OWN_RULES[method], facts, gate_context)
+        found.append((method, gate))
+    return tuple(found)
+
+
+def _stop(rules: tuple[Rule, ...], facts: NodeFacts, gate_context: GateContext) -> Gate | None:
+    for rule in rules:
+        result = rule(facts, gate_context)
+        if not result.passed:
+            return result.gate
+    return None
+
+
 def awaited(chain: Chain, pods: Sequence[Pod]) -> Chain:
     """Return the chain of an empty node that waiting pods would go to: it ends at the gate `nominated`."""
     before = tuple(takewhile(lambda result: result.gate is not Gate.NOMINATED, chain.results))
@@ -168,7 +199,7 @@ class Chains(Mapping[str, dict[Method, Chain]]):
         return found if pods is None else {**found, Method.EMPTY: awaited(empty, pods)}
 
     def before_waiting(self, name: str) -> dict[Method, Chain]:
-        """Return a node's chains from its own objects alone, ignoring waiting pods."""
+        """Return a node's chains from its own objects and PDBs, ignoring waiting pods."""
         found = self._found.get(name)
         if found is None:
             found = self._found[name] = gates_of(self._nodes.by_name[name], self._gate_context)

@@ -10,6 +10,7 @@ from functools import lru_cache
 import msgspec
 
 from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.facts.vetoes import Vetoes
 from dovetail.model.objects import Pod
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Figure, Gate, GateResult
@@ -18,7 +19,8 @@ from dovetail.model.verdicts import Figure, Gate, GateResult
 class GateContext(msgspec.Struct, frozen=True, kw_only=True):
     """What the rules know besides the node: settings, the time, and which pools are managed (None: all).
 
-    `buffered`: how many virtual pods of buffers each node holds, by name.
+    `buffered`: how many virtual pods of buffers each node holds, by name. `vetoes`: what PDBs refuse now (None:
+    nothing).
     """
 
     settings: Settings
@@ -26,6 +28,7 @@ class GateContext(msgspec.Struct, frozen=True, kw_only=True):
     managed_pools: frozenset[str] | None = None
     may_surge: bool = True
     buffered: Mapping[str, int] = msgspec.field(default_factory=dict)
+    vetoes: Vetoes | None = None
 
 
 @lru_cache(maxsize=256)

@@ -121,9 +121,10 @@ def pods_may_be_disrupted(facts: NodeFacts, gate_context: GateContext) -> GateRe
     )
 
 
-def pdbs_allow(facts: NodeFacts, _: GateContext) -> GateResult:
+def pdbs_allow(facts: NodeFacts, gate_context: GateContext) -> GateResult:
     """Check that no PodDisruptionBudget refuses an eviction now."""
-    gate, veto = Gate.PDB, facts.pdb_veto
+    gate, vetoes = Gate.PDB, gate_context.vetoes
+    veto = None if vetoes is None else vetoes.of(facts)
     if veto is None:
         return passed(gate, "No PodDisruptionBudget refuses an eviction now.")
     pod = pod_name(veto.pod)

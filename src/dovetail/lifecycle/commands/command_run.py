@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from dovetail.decide.in_flight import LeavingNode
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
 from dovetail.lifecycle.commands.machine import TERMINAL, Phase, Signal
 from dovetail.lifecycle.commands.records import (
@@ -112,6 +113,9 @@ class Run:
     history: list[tuple[Phase, Signal]] = field(default_factory=list)
     _plan: "_Plan | None" = field(default=None, init=False, repr=False)
     _nodes: tuple[tuple[Candidate, ...], tuple[str, ...]] | None = field(default=None, init=False, repr=False)
+    _leaving: "tuple[tuple[Candidate, ...], datetime, tuple[LeavingNode, ...]] | None" = field(
+        default=None, init=False, repr=False
+    )
 
     @property
     def is_over(self) -> bool:
@@ -125,6 +129,17 @@ class Run:
         if known is None or known[0] is not self.candidates:
             known = self._nodes = (self.candidates, tuple([candidate.node for candidate in self.candidates]))
         return known[1]
+
+    @property
+    def leaving(self) -> tuple[LeavingNode, ...]:
+        """Return the nodes that it removes, as rounds see them; the same values until it is decided anew."""
+        known = self._leaving
+        if known is None or known[0] is not self.candidates or known[1] is not self.began:
+            entries = [
+                LeavingNode(node=node, method=self.method, since=self.began, command_id=self.id) for node in self.nodes
+            ]
+            known = self._leaving = (self.candidates, self.began, tuple(entries))
+        return known[2]
 
     @property
     def source_pools(self) -> tuple[str, ...]:

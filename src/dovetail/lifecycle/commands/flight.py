@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
+from operator import attrgetter
 
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.lifecycle.commands.command_run import Run
@@ -16,19 +17,13 @@ from dovetail.lifecycle.commands.records import Candidate, command_id, replaceme
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.command import Command, Placement, Replacement
-from dovetail.model.listing import are_the_same
 from dovetail.model.objects import Node, NodeClaim, Pod
 from dovetail.scheduling.under_way import UnderWay
 
 
 def leaving(runs: Iterable[Run]) -> tuple[LeavingNode, ...]:
     """Return the nodes that the commands remove, by name."""
-    found = [
-        LeavingNode(node=node, method=run.method, since=run.began, command_id=run.id)
-        for run in runs
-        for node in run.nodes
-    ]
-    return tuple(sorted(found, key=lambda entry: (entry.node, entry.command_id)))
+    return tuple(sorted([entry for run in runs for entry in run.leaving], key=attrgetter("node", "command_id")))
 
 
 class Targets:
@@ -129,12 +124,21 @@ class Plans:
 
 def _looked_at(run: Run, command: Command, store: Store, last: _Plan | None) -> _Plan:
     """Return what a command has planned now; `last`: what it had, if only objects may have changed since."""
-    claims = tuple([store.get(NodeClaim, name) for name in run.replacements])
-    pods = tuple([store.pods_on(node) for node in run.nodes])
-    if last is None or not are_the_same(last.claims, claims) or not are_the_same(last.pods, pods):
-        last = _plan(run, command, claims, pods)
+    if last is None or not _is_valid(last, run, store):
+        claims = tuple([store.get(NodeClaim, name) for name in run.replacements])
+        last = _plan(run, command, claims, tuple([store.pods_on(node) for node in run.nodes]))
     last.version = store.version
     return last
+
+
+def _is_valid(plan: _Plan, run: Run, store: Store) -> bool:
+    """Return whether the objects of a command are those that its plan was computed from."""
+    if len(plan.claims) != len(run.replacements):
+        return False
+    for name, claim in zip(run.replacements, plan.claims, strict=True):
+        if store.get(NodeClaim, name) is not claim:
+            return False
+    return all(store.pods_on(node) is pods for node, pods in zip(run.nodes, plan.pods, strict=True))
 
 
 def _plan(run: Run, command: Command, claims: tuple[NodeClaim | None, ...], pods: tuple[tuple[Pod, ...], ...]) -> _Plan:

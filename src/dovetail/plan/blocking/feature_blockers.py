@@ -30,7 +30,7 @@ def buffer_lifts(question: Question, verdicts: Iterable[NodeVerdict]) -> Iterato
     for buffer in buffers:
         kept = tuple(entry for entry in buffers if entry is not buffer)
         lifted = replace(question, cluster=replace(question.cluster, capacity_buffers=kept))
-        still = Decider().scene(lifted).gate_context.buffered
+        still = Decider().scene(lifted).buffered
         freed = tuple(node for node in held if node not in still)
         if not freed:
             continue
