@@ -37,7 +37,7 @@ class Shelter:
         self._by_node: dict[int, dict[int, int]] = {}
         self._known = self._nowhere = 0
         self._scarce: dict[int, int] = {}
-        self._usable: dict[Mark, tuple[list[int], list[bool]]] = {}
+        self._usable: dict[Mark, tuple[list[int], npt.NDArray[np.bool_]]] = {}
 
     @property
     def width(self) -> int:
@@ -112,13 +112,13 @@ class Shelter:
                 self.count(info)
         return kinds & self._nowhere
 
-    def usable(self, demand: Demand) -> tuple[list[int], list[bool]]:
+    def usable(self, demand: Demand) -> tuple[list[int], npt.NDArray[np.bool_]]:
         """Return the total room, by resource, of all nodes that fit the smallest pod of a demand, and those nodes."""
         found = self._usable.get(demand.mark)
         if found is None:
             fits = self._fits(demand.mark)
             rows, nodes = self._room[fits], fits.nonzero()[0].tolist()
-            found = self._usable[demand.mark] = (_sum_up(rows), fits.tolist())
+            found = self._usable[demand.mark] = (_sum_up(rows), fits)
             self.answers[demand.mark] = (tuple([self._states[node].name for node in nodes]), rows.tobytes())
         return found
 
