@@ -81,7 +81,7 @@ def planned_places(snapshot: Snapshot, under_way: UnderWay) -> Settled | None:
     if snapshot.settled is None or snapshot.settled[0] is not under_way:
         bare = SimulationOptions(include_pending=False, include_leaving=False)
         scratch, _, _ = _prepare(snapshot, (), bare)
-        scratch.prepare(snapshot.leaving_entries)
+        scratch.prepare({entry.mark: entry for entry in snapshot.leaving_entries}.values())  # one of each kind
         leaving: dict[str, Entry] = {}
         for node, _ in snapshot.leaving:
             leaving.update(snapshot.movers(node).waiting_by_name)

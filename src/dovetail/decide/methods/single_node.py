@@ -21,7 +21,7 @@ from dovetail.model.command import Method
 from dovetail.model.policies.policy import ConsolidationPolicy
 
 METHOD = Method.SINGLE_NODE
-_FIRST = 256
+_FIRST = 128
 """So many candidates are looked at together first."""
 
 

@@ -107,18 +107,16 @@ class Bounds:
             same += 1
         if same < len(chosen):
             del batch[same:]
+        nothing = Demand({}, frozenset())
+        first = _Batch(-1, nothing, self._leaving if self._counted else nothing, {})
         for index in chosen[same:]:
             movers = self._snapshot.movers(index)
-            before = batch[-1] if batch else _Batch(-1, Demand({}, frozenset()), self._leaving, {})
+            before = batch[-1] if batch else first
             homeless, few = self._homeless(index, movers, before.homeless)
-            batch.append(
-                _Batch(
-                    index,
-                    before.settled.plus(movers.started_demand),
-                    before.demand.plus(movers.demand),
-                    _with(few, homeless) if few else homeless,
-                )
-            )
+            settled = demand = before.settled.plus(movers.started_demand)
+            if before.demand is not before.settled or movers.demand is not movers.started_demand:
+                demand = before.demand.plus(movers.demand)
+            batch.append(_Batch(index, settled, demand, _with(few, homeless) if few else homeless))
         return batch[len(chosen) - 1]
 
     @property
