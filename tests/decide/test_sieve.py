@@ -1,6 +1,7 @@
 """Many nodes at once: what the sieve says of generated clusters in motion is what is said of each node alone."""
 
 from collections import Counter, defaultdict
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from dovetail.decide.refusals.unready import STARTING, Unready
 from dovetail.model.verdicts import Gate
 from dovetail.scheduling.result import LaunchPrice
 from dovetail.scheduling.simulate import planned_places
+from tests.decide.test_bound_tables import Scene
 from tests.decide.test_foresight import Crowd
 from tests.support.scheduling_build import node, pod, pool, snapshot
 from tests.support.sizes import size
@@ -114,3 +116,23 @@ def test_pods_that_go_into_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
     bound = pod("a-1", "1", on="a")
     waits = snapshot(pool(), *node("a", 8), change(bound, status=change(bound.status, phase="Pending")))
     assert kept.add(waits.movers(0)) == NO_ROW
+
+
+def test_room_beyond_64_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The room of all nodes together may need more than 64 bits; the node's own room is taken from it exactly."""
+    monkeypatch.setattr(shelter, "COUNTED_MAX", 0)
+    bounds = Scene(rooms=[(2**62, 9)] * 4, started={0: {2: 1}}).bounds()
+    movers: Any = bounds._snapshot.movers(0)
+    movers.classes = []
+    nothing_starts: Any = SimpleNamespace(any=False)
+    kept = Sieve(2, bounds._launches)
+    view = SieveView(kept, bounds, nothing_starts)
+    assert view.rule_out([kept.add(movers)], [0], lambda *_: None) == [Possible(None)]
+
+
+def test_demands_of_too_many_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only so many different demands are kept; a node with another one is asked about alone."""
+    monkeypatch.setattr(sieve, "MARKS_MAX", 1)
+    seen = snapshot(pool(), *node("a", 8), *node("b", 8), pod("a-1", "1", on="a"), pod("b-1", "2", on="b"))
+    kept = Sieve(seen.frame.room.shape[1], Launches(seen.frame))
+    assert [kept.add(seen.movers(0)), kept.add(seen.movers(1)), kept.add(seen.movers(0))] == [0, NO_ROW, 1]

@@ -30,6 +30,8 @@ _Number = TypeVar("_Number", bound=np.generic)
 _ENOUGH: Final = 2**62
 KINDS_MAX: Final = 64
 """A node with pods of more kinds has no row."""
+MARKS_MAX: Final = 10_000
+"""Once there are so many different demands, a node with another one has no row."""
 _NEEDS_MAX: Final = 100_000
 NO_ROW: Final = -1
 _BY_KIND: Final = ("specs", "spec_counts", "kinds", "kind_counts", "homeless")
@@ -46,8 +48,6 @@ Found = Refusal | Possible | None
 """What is certain about a node; None: nothing is known yet."""
 Refuse = Callable[[int, int, LaunchPrice | None], Refusal | None]
 """Refuses the node with a number in the question if it needs so many new nodes, of at least this price, if known."""
-
-
 _Into = tuple[Refuse, list[Found]]
 
 
@@ -58,6 +58,7 @@ class Sieve:
         self.launches = launches
         self.infos: dict[int, SpecInfo] = {}
         self.classes: dict[int, PodClass] = {}
+        self.classes_end = 0
         self.marks: list[Mark] = []
         self.needs = np.zeros((1, width), dtype=np.int64)
         """The requests of one pod of each spec; numbers of specs and classes begin with 1 here, 0 is no pod."""
@@ -82,6 +83,8 @@ class Sieve:
         if movers.started is not specs or len(classes) > KINDS_MAX:
             return NO_ROW
         if any(amount >= _ENOUGH for amount in demand.total.values()):
+            return NO_ROW
+        if demand.mark not in self._mark_numbers and len(self.marks) >= MARKS_MAX:
             return NO_ROW
         self._learn(specs, movers.classes)
         row = self._new_row(max(len(classes), len(specs)))
@@ -129,7 +132,9 @@ class Sieve:
                 for column, amount in info.need:
                     self.needs[info.id + 1, column] = amount
         for cls in classes:
-            self.classes.setdefault(cls.id, cls)
+            if cls.id not in self.classes:
+                self.classes[cls.id] = cls
+                self.classes_end = max(self.classes_end, cls.id + 1)
 
     def _new_row(self, kinds: int) -> int:
         if kinds > self.specs.shape[1]:
@@ -244,8 +249,8 @@ class SieveView:
         for number in np.unique(marks).tolist():
             total, fits = self._shelter.usable(Demand({}, self._sieve.marks[number]))
             at = np.flatnonzero(marks == number)
-            here = np.array([min(amount, _ENOUGH) for amount in total], dtype=np.int64)
-            room[at] = here - np.where(fits[places[at]][:, None], own[at], 0)
+            here = np.array(total, dtype=np.int64 if max(total, default=0) <= _ENOUGH else object)
+            room[at] = np.minimum(here - np.where(fits[places[at]][:, None], own[at], 0), _ENOUGH)
         return np.where(demand > 0, np.maximum(demand - room, 0), 0)
 
     # ------------------------------------------------------------ starting nodes
@@ -274,7 +279,7 @@ class SieveView:
 
     def _look_up(self, kinds: _Ints) -> None:
         """Ask how many pods of each class initialized nodes take before one has to go to a starting node."""
-        size = max(self._sieve.classes, default=0) + 2
+        size = self._sieve.classes_end + 1
         self._limits, self._sure = _cover(self._limits, size), _cover(self._sure, size)
         self._looked_up = _cover(self._looked_up, size)
         for number in _new_in(kinds, self._looked_up):
