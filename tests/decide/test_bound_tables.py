@@ -324,7 +324,7 @@ def test_sums_beyond_64_bits() -> None:
     assert bounds.for_moved.count(info) == 3 * huge
     room, fits = bounds._for_all.usable(Demand.of(((info, 1),)))
     assert room == [3 * huge, 0]
-    assert fits == [False, True, True, True]
+    assert fits.tolist() == [False, True, True, True]
 
 
 # ------------------------------------------------------------ nodes that are not ready

@@ -48,7 +48,7 @@ _POOLS: tuple[dict[str, Any], ...] = (
 )
 
 
-class _Crowd:
+class Crowd:
     """Build nodes with little room, some of them starting; pods wait, and others leave their node, most with a plan."""
 
     def __init__(self, seed: int, settings: Settings = DOVETAIL) -> None:
@@ -111,7 +111,7 @@ def test_what_is_foreseen_is_what_a_simulation_finds(settings: Settings) -> None
     """A simulation that is foreseen to end at a starting node ends there, and is of as many pods."""
     counts: Counter[bool] = Counter()
     for seed in range(SEEDS):
-        crowd = _Crowd(seed, settings)
+        crowd = Crowd(seed, settings)
         foresight = crowd.foresight()
         for chosen in _nodes(crowd.seen):
             pods = foresight.pods_ending_unready(chosen)

@@ -16,7 +16,7 @@ from dovetail.decide.gates.budgets import Allowance, DomainAllowance
 from dovetail.decide.gates.price import Approved
 from dovetail.decide.gates.price_refusals import Refusal, below_threshold
 from dovetail.decide.in_flight import InFlight
-from dovetail.decide.methods import moves, multi_node
+from dovetail.decide.methods import moves, multi_node, single_node
 from dovetail.decide.methods.method import (
     HeldBack,
     blocked_move,
@@ -26,7 +26,8 @@ from dovetail.decide.methods.method import (
     take_within,
 )
 from dovetail.decide.methods.moves import Move, bare_command, command_of, cost_move, plain_move, refuse_unplaced, score
-from dovetail.decide.refusals.standing import Possible
+from dovetail.decide.refusals.sieve import Possible
+from dovetail.decide.refusals.unready import STARTING
 from dovetail.model.command import Action, Method
 from dovetail.model.objects import ObjectMeta, Pod
 from dovetail.model.policies.policy import Budget, ConsolidationPolicy, DisruptionPolicy
@@ -213,6 +214,18 @@ def test_a_foreseen_result_needs_no_simulation() -> None:
     assert _told(_cost(refused))[0] == "savings-threshold"
 
 
+def test_the_words_about_a_starting_node_are_found_on_request() -> None:
+    """A refusal for a starting node names the pod and the node only where it is read."""
+    nodes = (_node("a", 2),)
+    context: Any = _Context(unready=(POD, "x"))
+    assert _cost(context, *nodes) is STARTING
+    words = moves.starting_in_words(context, nodes)
+    assert _told(words) == ("uninitialized-destination", {"pod": "d/p", "pods": 1}, False)
+    assert "d/p" in words.why
+    assert "x" in words.why
+    assert single_node.in_words(context, nodes[0], STARTING) == words
+
+
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize(
     ("parts", "told"),
@@ -221,7 +234,7 @@ def test_a_foreseen_result_needs_no_simulation() -> None:
         ({"least": [(1, None, False)]}, None),
         ({"least": [(1, 2, False)]}, "price"),
         ({"least": [(1, 1, False)]}, None),
-        ({"unready": (POD, "x")}, ("uninitialized-destination", {"pod": "d/p", "pods": 1}, False)),
+        ({"unready": (POD, "x")}, ("uninitialized-destination", {}, False)),
         ({"required": Fraction(3 * DOLLAR)}, "savings-threshold"),
         ({"required": Fraction(2 * DOLLAR)}, None),
     ],

@@ -9,7 +9,8 @@ import pytest
 
 from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods.moves import Move
-from dovetail.decide.refusals.standing import Possible, StandingRefusals
+from dovetail.decide.refusals.sieve import Possible
+from dovetail.decide.refusals.standing import StandingRefusals
 from dovetail.decide.search import by_value
 from dovetail.model.command import Method
 from dovetail.model.settings import DOVETAIL

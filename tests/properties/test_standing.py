@@ -5,6 +5,7 @@ a while, nodes that come, start, leave, go or hide, prices, thresholds, budgets,
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -18,9 +19,10 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price import Refusal
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.methods import single_node
-from dovetail.decide.methods.moves import rule_out
+from dovetail.decide.methods.moves import rule_out, rule_out_many
 from dovetail.decide.question import Question
 from dovetail.decide.refusals.standing import StandingView
+from dovetail.decide.refusals.unready import STARTING as A_NODE_STARTS
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
@@ -295,6 +297,28 @@ def test_what_stands_about_every_node(changes: tuple[Change, ...]) -> None:
         for question in _course(seed, DOVETAIL, changes):
             stood += look_at_all(decider.scene(question))
     assert stood > 20 * SEEDS
+
+
+@pytest.mark.parametrize("changes", [CHANGES, STARTING, UNSTARTED], ids=["all", "starting", "unstarted"])
+def test_many_nodes_are_ruled_out_as_each_alone(changes: tuple[Change, ...]) -> None:
+    """What is certain about many nodes at once is what is certain about each of them alone."""
+    told = Counter[str]()
+    for seed in range(2 * SEEDS):
+        decider = Decider()
+        for question in _course(seed, DOVETAIL, changes):
+            scene = decider.scene(question)
+            nodes = [facts for facts in scene.nodes if scene.index_of(facts) >= 0]
+            standing = scene.standing
+            assert standing is not None
+            for facts, refusal in zip(nodes, rule_out_many(scene, nodes), strict=True):
+                known, place = refusal or standing.possible(facts), scene.index_of(facts)
+                found, alone = rule_out(scene, facts, place)
+                assert known in (None, found), (seed, facts.name)
+                told[type(known).__name__] += 1
+                told["starting"] += known is A_NODE_STARTS
+                standing.keep(facts, place, found, alone=alone)
+    assert min(told["Refusal"], told["Possible"]) > SEEDS
+    assert changes is not STARTING or told["starting"] > SEEDS
 
 
 def test_an_old_result_read_late_knows_nothing_of_what_came_later() -> None:

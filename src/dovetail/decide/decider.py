@@ -29,6 +29,9 @@ class Decider:
 
     def scene(self, question: Question) -> RoundContext:
         """Return the view of the cluster that the methods of a round decide on."""
+        return self._context(question, self._standing)
+
+    def _context(self, question: Question, standing: StandingRefusals | None) -> RoundContext:
         if self._facts is None:
             return RoundContext(question)
         self._snapshot = question.snapshot(previous=self._snapshot)
@@ -37,7 +40,7 @@ class Decider:
             self._snapshot,
             facts_cache=self._facts,
             launches_of=self._launches_of,
-            standing=self._standing,
+            standing=standing,
         )
 
     def round(self, question: Question, *, every_method: bool = False, every_candidate: bool = False) -> RoundResult:
@@ -47,9 +50,10 @@ class Decider:
     def revalidate(self, command: Command, question: Question) -> Command | Refusal:
         """Check a command again on fresh state: return it, a part of it, or the gate that it fails.
 
-        `question.in_flight` must not contain the command itself.
+        `question.in_flight` must not contain the command itself. Refusals of a few nodes are sooner found than compared
+        with those that stand.
         """
-        return revalidate(command, self.scene(question))
+        return revalidate(command, self._context(question, None))
 
     def _launches_of(self, frame: Frame) -> Launches:
         if self._launches is None or not self._launches.serves(frame):

@@ -15,8 +15,18 @@ from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.gates.price_sum import judge_new_nodes
 from dovetail.decide.methods import drifted, leaving
 from dovetail.decide.methods.method import budget_result, domain_result
-from dovetail.decide.methods.moves import FORESEEN, Move, bare_command, command_of, cost_move, plain_move, score
+from dovetail.decide.methods.moves import (
+    FORESEEN,
+    Move,
+    bare_command,
+    command_of,
+    cost_move,
+    plain_move,
+    score,
+    starting_in_words,
+)
 from dovetail.decide.methods.static import is_static
+from dovetail.decide.refusals.unready import STARTING
 from dovetail.model.command import Command, Method, Replacement
 from dovetail.model.verdicts import Gate, GateResult
 from dovetail.scheduling.result import NewNode
@@ -111,6 +121,8 @@ def _again_for_cost(context: RoundContext, command: Command, nodes: Sequence[Nod
     move = cost_move(context, nodes, launchable=command.launchable)
     if move is FORESEEN:
         move = cost_move(context, nodes, in_full=True)  # for its words: they are reported
+    if move is STARTING:
+        return starting_in_words(context, nodes)
     if isinstance(move, Refusal):
         return move
     refusal = score(context, move) if context.settings.rules.revalidates_balanced else None

@@ -114,7 +114,7 @@ def _settle(
     for launch in plans.launches:
         template = templates.get(launch.node_pool)
         if template is not None:
-            entries = [waiting.pop(name) for name in launch.pods if name in waiting]
+            entries = [entry for name in launch.pods if (entry := waiting.pop(name, None)) is not None]
             launched.append(_launch(engine, template, launch, entries))
     for place in plans.placements:
         node = index.get(place.node)

@@ -7,6 +7,7 @@ which order. Sits in decide, above price and balanced, below the methods.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -19,7 +20,8 @@ from dovetail.decide.gates.method_rules import claims_why
 from dovetail.decide.gates.price import Approved
 from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.gates.price_sum import judge_new_nodes
-from dovetail.decide.refusals.standing import Possible
+from dovetail.decide.refusals.sieve import Possible
+from dovetail.decide.refusals.unready import STARTING
 from dovetail.decide.words import clock
 from dovetail.model.command import Action, Command, Method, Placement, Replacement
 from dovetail.model.money import nearest
@@ -29,7 +31,7 @@ from dovetail.scheduling.buffers import is_virtual
 from dovetail.scheduling.entries import ALL_TYPES
 from dovetail.scheduling.explain import explain_uninitialized
 from dovetail.scheduling.pods.requests import uses_resource_claims
-from dovetail.scheduling.result import NewNode, SimulationResult, Unplaced
+from dovetail.scheduling.result import LaunchPrice, NewNode, SimulationResult, Unplaced
 
 FORESEEN: Final = Refusal(
     gate=Gate.UNINITIALIZED_DESTINATION,
@@ -88,9 +90,8 @@ def cost_move(
 def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | None:
     """Refuse hopeless sets: the sums rule them out, or even the best outcome doesn't save enough."""
     places = tuple(map(context.index_of, nodes))
-    refusal = _refuse_unready(context, places)
-    if refusal:
-        return refusal
+    if context.unready.destination(places) is not None:
+        return STARTING
     least, launch = context.bounds.replacements_at_least(places)
     if least > context.new_nodes_max:
         return _too_many_for_certain(least, context.new_nodes_max)
@@ -123,22 +124,33 @@ def rule_out(context: RoundContext, facts: NodeFacts, place: int) -> tuple[Refus
 
     Return also whether this rests only on pods that fit on no other node.
     """
-    most, launch, refusal = context.new_nodes_max, None, None
-    for least, launch, alone in context.bounds.replacement_at_least(place, several=most > 1):
-        if least > most:
-            refusal = _too_many_for_certain(least, most)
-        elif launch:
-            refusal = price.refuse_no_cheaper(facts.price, facts.price_float, launch, context.settings)
+    launch = None
+    for least, launch, alone in context.bounds.replacement_at_least(place, several=context.new_nodes_max > 1):
+        refusal = _refuse_bound(context, facts, least, launch)
         if refusal:
             return refusal, alone
-    return _refuse_unready(context, (place,)) or Possible(launch), False
+    return (Possible(launch) if context.unready.destination((place,)) is None else STARTING), False
 
 
-def _refuse_unready(context: RoundContext, nodes: Sequence[int]) -> Refusal | None:
-    """Refuse if in every simulation a pod would go to a machine that is still starting."""
-    found = context.unready.destination(nodes)
-    if found is None:
-        return None
+def rule_out_many(context: RoundContext, nodes: Sequence[NodeFacts]) -> Sequence[Refusal | None]:
+    """Refuse those of many nodes that can be refused at once, as `rule_out` would; None: judge it alone."""
+    standing = context.standing if context.new_nodes_max == 1 else None
+    if standing is None:
+        return [None] * len(nodes)
+    return standing.rule_out(nodes, partial(_refuse_bound, context))
+
+
+def _refuse_bound(context: RoundContext, facts: NodeFacts, least: int, launch: LaunchPrice | None) -> Refusal | None:
+    """Refuse one node that needs too many new nodes, or one that costs no less."""
+    if least > context.new_nodes_max:
+        return _too_many_for_certain(least, context.new_nodes_max)
+    return price.refuse_no_cheaper(facts.price, facts.price_float, launch, context.settings) if launch else None
+
+
+def starting_in_words(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal:
+    """Return the refusal `STARTING` of these nodes with the names of a pod and of the starting node."""
+    found = context.unready.destination(tuple(map(context.index_of, nodes)))
+    assert found is not None
     pod, node = found
     return Refusal(
         gate=Gate.UNINITIALIZED_DESTINATION,

@@ -5,6 +5,8 @@ every candidate gets its turn. The profile `karpenter-1.15` takes the pools in t
 beside the other methods, which it does not know.
 """
 
+from collections.abc import Iterator, Sequence
+
 from msgspec.structs import replace
 
 from dovetail.decide.context import RoundContext
@@ -12,11 +14,15 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates import balanced
 from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods.method import MethodRun, with_budget
-from dovetail.decide.methods.moves import FORESEEN, Move, command_of, cost_move, score
+from dovetail.decide.methods.moves import FORESEEN, Move, command_of, cost_move, rule_out_many, score, starting_in_words
+from dovetail.decide.refusals.unready import STARTING
 from dovetail.decide.waste import as_waste
 from dovetail.model.command import Method
+from dovetail.model.policies.policy import ConsolidationPolicy
 
 METHOD = Method.SINGLE_NODE
+_FIRST = 128
+"""So many candidates are looked at together first."""
 
 
 def candidates(context: RoundContext) -> tuple[NodeFacts, ...]:
@@ -36,8 +42,8 @@ def run(context: RoundContext) -> MethodRun:
         return MethodRun(method=METHOD)
     found, held = with_budget(context, METHOD, candidates(context))
     refused: list[tuple[tuple[NodeFacts, ...], Refusal]] = []
-    for facts in found:
-        outcome = judge(context, facts)
+    for facts, refusal in _looked_through(context, found):
+        outcome = refusal or judge(context, facts)
         if isinstance(outcome, Move):
             return MethodRun(
                 method=METHOD,
@@ -47,6 +53,21 @@ def run(context: RoundContext) -> MethodRun:
             )
         refused.append(((facts,), outcome))
     return MethodRun(method=METHOD, held=held, refused=tuple(refused))
+
+
+def _looked_through(context: RoundContext, nodes: Sequence[NodeFacts]) -> Iterator[tuple[NodeFacts, Refusal | None]]:
+    """Yield the nodes, with the refusals of those that many could be refused with; ever more at once."""
+    scores = any(policy.consolidation_policy is ConsolidationPolicy.BALANCED for policy in context.policies.values())
+    begin, count = 0, _FIRST
+    while begin < len(nodes):
+        chosen = nodes[begin : begin + count]
+        for facts, refusal in zip(chosen, rule_out_many(context, chosen), strict=True):
+            if refusal is None or (scores and balanced.asks(facts)):
+                yield facts, None
+            else:
+                context.judged[facts.name] = refusal
+                yield facts, refusal
+        begin, count = begin + count, 2 * count
 
 
 def judge(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
@@ -70,6 +91,8 @@ def judge_in_full(context: RoundContext, facts: NodeFacts) -> Move | Refusal:
 
 def in_words(context: RoundContext, facts: NodeFacts, outcome: Move | Refusal) -> Move | Refusal:
     """Return what was judged about one node, with the words of its simulation if this was only foreseen."""
+    if outcome is STARTING:
+        return starting_in_words(context, (facts,))
     return judge_in_full(context, facts) if outcome is FORESEEN else outcome
 
 

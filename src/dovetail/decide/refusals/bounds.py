@@ -44,7 +44,7 @@ class Bounds:
         self, snapshot: Snapshot, closed: Sequence[int], launches: Launches, planned: PlannedRoom | None = None
     ) -> None:
         self._snapshot = snapshot
-        self._planned = planned or PlannedRoom(snapshot)
+        self.planned = planned or PlannedRoom(snapshot)
         self._closed = list(closed)
         self._launches = launches
         self._batch: list[_Batch] = []
@@ -52,13 +52,13 @@ class Bounds:
     @cached
     def _open(self) -> npt.NDArray[np.bool_]:
         """Return nodes that could take a pod at all: they stay, and no free amount is negative."""
-        stay: npt.NDArray[np.bool_] = self._snapshot.frame.open & np.all(self._planned.room >= 0, axis=1)
+        stay: npt.NDArray[np.bool_] = self._snapshot.frame.open & np.all(self.planned.room >= 0, axis=1)
         return stay
 
     @cached
     def _for_all(self) -> Shelter:
         """Return the room for pods of leaving nodes and for pods that were never started."""
-        return Shelter(self._planned.room, self._open, self._snapshot.states)
+        return Shelter(self.planned.room, self._open, self._snapshot.states)
 
     @cached
     def for_moved(self) -> Shelter:
@@ -67,7 +67,7 @@ class Bounds:
             return self._for_all
         takes = self._open.copy()
         takes[self._closed] = False
-        return Shelter(self._planned.room, takes, self._snapshot.states)
+        return Shelter(self.planned.room, takes, self._snapshot.states)
 
     @property
     def _counted(self) -> Sequence[tuple[int, Sequence[Pod]]]:
@@ -107,18 +107,16 @@ class Bounds:
             same += 1
         if same < len(chosen):
             del batch[same:]
+        nothing = Demand({}, frozenset())
+        first = _Batch(-1, nothing, self._leaving if self._counted else nothing, {})
         for index in chosen[same:]:
             movers = self._snapshot.movers(index)
-            before = batch[-1] if batch else _Batch(-1, Demand({}, frozenset()), self._leaving, {})
+            before = batch[-1] if batch else first
             homeless, few = self._homeless(index, movers, before.homeless)
-            batch.append(
-                _Batch(
-                    index,
-                    before.settled.plus(movers.started_demand),
-                    before.demand.plus(movers.demand),
-                    _with(few, homeless) if few else homeless,
-                )
-            )
+            settled = demand = before.settled.plus(movers.started_demand)
+            if before.demand is not before.settled or movers.demand is not movers.started_demand:
+                demand = before.demand.plus(movers.demand)
+            batch.append(_Batch(index, settled, demand, _with(few, homeless) if few else homeless))
         return batch[len(chosen) - 1]
 
     @property
@@ -159,7 +157,7 @@ class Bounds:
         """Return the part of the demand that doesn't fit in a shelter without these nodes."""
         room, fits = shelter.usable(demand)
         short: dict[int, int] = {}
-        if rows := [self._planned.row(index) for index in gone if fits[index]]:
+        if rows := [self.planned.row(index) for index in gone if fits[index]]:
             room = [total - sum(own) for total, *own in zip(room, *rows, strict=True)]
         for column, amount in demand.total.items():
             if amount > room[column]:

@@ -35,9 +35,10 @@ class Shelter:
         self.counted: set[int] = set()
         """The nodes on which these were counted."""
         self._by_node: dict[int, dict[int, int]] = {}
+        self._most: list[int] | None = None
         self._known = self._nowhere = 0
         self._scarce: dict[int, int] = {}
-        self._usable: dict[Mark, tuple[list[int], list[bool]]] = {}
+        self._usable: dict[Mark, tuple[list[int], npt.NDArray[np.bool_]]] = {}
 
     @property
     def width(self) -> int:
@@ -63,7 +64,7 @@ class Shelter:
         """Return how many pods of the spec fit on all nodes together; read `fit` once that is known."""
         found = self.fit.get(info.id)
         if found is None:
-            nodes: list[int] = self._fits(info.need).nonzero()[0].tolist()
+            nodes = self._takers_of(info)
             few = len(nodes) <= COUNTED_MAX
             by_node = self._by_node[info.id] = self._count(info, nodes) if few else {}
             found = self.fit[info.id] = sum(by_node.values()) if few else _ALL
@@ -75,6 +76,17 @@ class Shelter:
             self.answers[info] = (
                 tuple([(self._states[node].name, each) for node, each in by_node.items()]) if few else None
             )
+        return found
+
+    def _takers_of(self, info: SpecInfo) -> list[int]:
+        """Return the nodes with room for a pod; in a packed cluster, none has so much of some resource."""
+        if self._most is None:
+            self._most = self._room[self._takes].max(axis=0, initial=-1).tolist()
+        most = self._most
+        for column, amount in info.need:
+            if amount > most[column]:
+                return []
+        found: list[int] = self._fits(info.need).nonzero()[0].tolist()
         return found
 
     def _count(self, info: SpecInfo, nodes: list[int]) -> dict[int, int]:
@@ -99,6 +111,8 @@ class Shelter:
         if kinds & ~self._known:
             for info, _ in movers.started:
                 self.count(info)
+        if kinds & self._nowhere:
+            return False
         scarce = self._scarce.get(most)
         if scarce is None:
             scarce = self._scarce[most] = sum([1 << number for number, fit in self.fit.items() if fit < most])
@@ -112,13 +126,13 @@ class Shelter:
                 self.count(info)
         return kinds & self._nowhere
 
-    def usable(self, demand: Demand) -> tuple[list[int], list[bool]]:
+    def usable(self, demand: Demand) -> tuple[list[int], npt.NDArray[np.bool_]]:
         """Return the total room, by resource, of all nodes that fit the smallest pod of a demand, and those nodes."""
         found = self._usable.get(demand.mark)
         if found is None:
             fits = self._fits(demand.mark)
             rows, nodes = self._room[fits], fits.nonzero()[0].tolist()
-            found = self._usable[demand.mark] = (_sum_up(rows), fits.tolist())
+            found = self._usable[demand.mark] = (_sum_up(rows), fits)
             self.answers[demand.mark] = (tuple([self._states[node].name for node in nodes]), rows.tobytes())
         return found
 

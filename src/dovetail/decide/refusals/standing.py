@@ -14,7 +14,7 @@ What a node has to save changes with time, so it is not part of an answer. The c
 decide, beside bounds; `Decider` owns it.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -24,12 +24,13 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.refusals.bounds import Bounds
 from dovetail.decide.refusals.launches import Launches
+from dovetail.decide.refusals.sieve import NO_ROW, Possible, Sieve, SieveView
 from dovetail.decide.refusals.unready import Unready
+from dovetail.model.cached import cached
 from dovetail.model.money import Money
 from dovetail.model.settings import Settings
 from dovetail.scheduling.pods.classes import PodClass, SpecInfo
 from dovetail.scheduling.pods.movers import Mark, Movers
-from dovetail.scheduling.result import LaunchPrice
 from dovetail.scheduling.snapshot import Snapshot
 
 _GONE_MAX: Final = 64
@@ -39,22 +40,17 @@ _ANSWERS_MAX: Final = 16
 """How many refusals are kept for a node, under as many sets of kinds that fit nowhere."""
 
 
-class Possible(msgspec.Struct, frozen=True, gc=False):
-    """Only what it saves can still refuse a node; `launch`: the minimum price of a machine for its pods, if known."""
-
-    launch: LaunchPrice | None
-
-
 class _Entry:
     """The answers for a node with these pods and this price; `answer` is valid under the mark `under`."""
 
-    __slots__ = ("answer", "by_homeless", "movers", "price", "price_float", "under")
+    __slots__ = ("answer", "by_homeless", "movers", "price", "price_float", "row", "under")
 
     def __init__(self, movers: Movers, price: Money, price_float: float) -> None:
         self.movers, self.price, self.price_float = movers, price, price_float
         self.by_homeless: dict[int, Refusal] = {}
         self.answer: Refusal | Possible | None = None
         self.under: object = None
+        self.row: int | None = None
 
 
 class _Basis(msgspec.Struct, frozen=True, eq=False):
@@ -70,16 +66,22 @@ class _Basis(msgspec.Struct, frozen=True, eq=False):
 class _Memory:
     """The answers by node, and what those of the last round with many nodes rest on."""
 
-    def __init__(self) -> None:
+    def __init__(self, sieve: Sieve) -> None:
         self.entries: dict[str, _Entry] = {}
         self.basis: _Basis | None = None
+        self.sieve = sieve
+
+    def forget(self, nodes: Container[str]) -> None:
+        """Forget nodes that are not among these."""
+        for name in [name for name in self.entries if name not in nodes]:
+            self.sieve.remove(self.entries.pop(name).row)
 
 
 class StandingRefusals:
     """The answers of earlier rounds that may be valid again."""
 
     def __init__(self) -> None:
-        self._memory = _Memory()
+        self._memory: _Memory | None = None
         self._under: tuple[object, Launches, int, Settings] | None = None
 
     def look_at(
@@ -90,17 +92,18 @@ class StandingRefusals:
             return None
         # An earlier round that is read late may not know all resources.
         under = (snapshot.lineage, launches, bounds.for_moved.width, replace(settings, ties=0))
-        if self._under != under:
-            self._memory, self._under = _Memory(), under
         memory = self._memory
+        if memory is None or self._under != under:
+            memory = self._memory = _Memory(Sieve(bounds.for_moved.width, launches))
+            self._under = under
         if len(memory.entries) > 2 * len(snapshot.states) + _GONE_MAX:
-            memory.entries = {name: entry for name, entry in memory.entries.items() if name in snapshot.index}
+            memory.forget(snapshot.index)
         return StandingView(memory, snapshot, bounds, unready)
 
     @property
     def entries(self) -> Mapping[str, _Entry]:
         """Return the nodes with answers."""
-        return self._memory.entries
+        return {} if self._memory is None else self._memory.entries
 
 
 class StandingView:
@@ -109,10 +112,50 @@ class StandingView:
     def __init__(self, memory: _Memory, snapshot: Snapshot, bounds: Bounds, unready: Unready) -> None:
         self._memory, self._entries, self._snapshot = memory, memory.entries, snapshot
         self._shelter, self._unready = bounds.for_moved, unready
+        self._bounds = bounds
+        self._possible: dict[str, Possible] = {}
         self._basis: _Basis | None = None
+
+    @cached
+    def _sieve(self) -> SieveView:
+        return SieveView(self._memory.sieve, self._bounds, self._unready)
+
+    def rule_out(self, nodes: Sequence[NodeFacts], refuse: Callable[..., Refusal | None]) -> list[Refusal | None]:
+        """Refuse many nodes at once; None: ask about it alone. `refuse`: says what a bound means for a node.
+
+        Nodes that were asked about before with the same pods are looked at; a first question needs no row.
+        """
+        asked, rows, places = [], [], []
+        entries, index, sieve = self._entries, self._snapshot.index, self._memory.sieve
+        for number, facts in enumerate(nodes):
+            entry, place = entries.get(facts.name), index.get(facts.name, -1)
+            if entry is None or entry.row == NO_ROW or not self._is_valid(entry, facts, place):
+                continue
+            if entry.row is None:
+                entry.row = sieve.add(entry.movers)
+            if entry.row != NO_ROW:
+                asked.append(number)
+                rows.append(entry.row)
+                places.append(place)
+        found: list[Refusal | None] = [None] * len(nodes)
+        if asked:
+            told = self._sieve.rule_out(rows, places, lambda number, *bound: refuse(nodes[asked[number]], *bound))
+            for number, answer in zip(asked, told, strict=True):
+                if isinstance(answer, Refusal):
+                    found[number] = answer
+                elif answer is not None:
+                    self._possible[nodes[number].name] = answer
+        return found
+
+    def possible(self, facts: NodeFacts) -> Possible | None:
+        """Return what `rule_out` found about a node that it could not refuse; None: nothing."""
+        return self._possible.get(facts.name)
 
     def of(self, facts: NodeFacts, place: int) -> Refusal | Possible | None:
         """Return what is certain about a node; None: it has to be computed."""
+        possible = self.possible(facts)
+        if possible is not None:
+            return possible
         entry = self._entries.get(facts.name)
         if entry is None or not self._is_valid(entry, facts, place):
             return None
@@ -169,6 +212,8 @@ class StandingView:
             return
         entry = self._entries.get(facts.name)
         if entry is None or not self._is_valid(entry, facts, place):
+            if entry is not None:
+                self._memory.sieve.remove(entry.row)
             entry = _Entry(self._snapshot.movers(place), facts.price, facts.price_float)
             self._entries[facts.name] = entry
         if self._basis is None:

@@ -11,14 +11,23 @@ disagree. Sits in decide, beside bounds.
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.refusals.planned_room import PlannedRoom
 from dovetail.model.cached import cached
 from dovetail.model.objects import Pod
+from dovetail.model.verdicts import Gate
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.pods.classes import PodClass, SpecInfo
 from dovetail.scheduling.snapshot import Snapshot
 
+STARTING: Final = Refusal(
+    gate=Gate.UNINITIALIZED_DESTINATION,
+    why="One of its pods would go to a node that is not initialized yet.",
+    simulated=False,
+)
+"""In every placement a pod goes to a starting node; which ones is found only for the words (`Unready.destination`)."""
 _READY_MAX = 100
 """Of a pod that so many initialized nodes could take, nothing is certain anyway: no node has so many pods of a kind."""
 
@@ -59,7 +68,7 @@ class Unready:
         for node in nodes:
             for alike in self._snapshot.movers(node).alike:
                 mark = alike[0].mark
-                takers = known[mark] if mark in known else self._takers_of(alike[0].cls, exempt=alike[0].exempt)
+                takers = known[mark] if mark in known else self.takers_of(alike[0].cls, exempt=alike[0].exempt)
                 found = None if takers is None else self._lands_on(takers, alike, nodes)
                 if found is not None:
                     return found
@@ -75,7 +84,7 @@ class Unready:
             first = alike[0]
             if landing is not None and landing < first.key:
                 break
-            takers = known[first.mark] if first.mark in known else self._takers_of(first.cls, exempt=first.exempt)
+            takers = known[first.mark] if first.mark in known else self.takers_of(first.cls, exempt=first.exempt)
             if takers is None or takers.filled is not False:
                 return False
             taken = takers.fit
@@ -97,8 +106,10 @@ class Unready:
             filled = self._can_fill(late, alike[taken]) == len(late)
         return None if filled else (alike[taken].pod, self._snapshot.states[late[0]].name)
 
-    def _takers_of(self, cls: PodClass, *, exempt: bool) -> _Takers | None:
+    def takers_of(self, cls: PodClass, *, exempt: bool) -> _Takers | None:
         """Return the nodes that take a pod of the class by room, labels and taints; None if nothing is certain."""
+        if (cls.id, exempt) in self._takers:
+            return self._takers[cls.id, exempt]
         found = self._takers[cls.id, exempt] = self._find(cls, exempt=exempt)
         self.answers[cls, exempt] = None if found is None else self._answer(found)
         return found
@@ -142,7 +153,7 @@ class Unready:
     def answer(self, cls: PodClass, exempt: bool) -> Hashable:
         """Return what the results depend on for a class of pods."""
         if (cls, exempt) not in self.answers:
-            self._takers_of(cls, exempt=exempt)
+            self.takers_of(cls, exempt=exempt)
         return self.answers[cls, exempt]
 
     def _answer(self, takers: _Takers) -> Hashable:
