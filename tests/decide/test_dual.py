@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import combinations
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from dovetail.decide.optimal import Optimal, optimal_of, value_at_most
 from dovetail.decide.question import Question
 from dovetail.decide.search import by_value, dual
 from dovetail.decide.search.dual import ValueBound
+from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Method
 from dovetail.model.money import UNIT, as_float, parse_money
@@ -33,6 +34,7 @@ OWN = ROOT / "benchmarks" / "data" / "quality"
 VALUE_4 = replace(DOVETAIL, search=Search.VALUE, replacements_max=4)
 SETS_MAX = 6
 THETA = 0.01
+_CONSOLIDATABLE = {"type": names.CONDITION_CONSOLIDATABLE, "status": "True"}
 PROVEN = 0.006
 """How far the best known solutions of the set are from what is proven."""
 
@@ -192,3 +194,42 @@ def test_rooms_that_take_the_same_pods_are_worth_what_each_is_alone(seed: int) -
     together = dual._Rooms(rooms, needs).worth(prices)
     alone = [float(dual._Rooms(room[None, :], needs).worth(prices)[0]) for room in rooms]
     assert together.tolist() == pytest.approx(alone)
+
+
+@pytest.mark.parametrize("amount", ["9223372036854775807", "16Ei"])
+def test_a_node_with_absurd_room_is_a_node_like_any_other(amount: str) -> None:
+    """A node that says it has more memory than 63 bits can count bytes neither ends the round nor is taken for full."""
+    town = Town(kind("m", "0.2"), settings=RECOMMENDED)
+    town.pool(disruption={"consolidateAfter": "0s", "disruptionPrice": 0.01})
+    for name, memory in (("a", "1"), ("b", "100000001")):
+        town.node(name, "m")
+        town.pod(f"{name}0", name, cpu="901m", memory=memory)
+    node = town.nodes["a"]
+    room = {**node.status.allocatable, "memory": amount}
+    town.nodes["a"] = msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, allocatable=room))
+    result = Decider().round(town.question())
+    assert result.value_at_most is not None
+    assert {entry.node for entry in result.verdicts} == {"a", "b"}
+
+
+def test_usable_room_is_what_requests_add_up_to() -> None:
+    """Rooms of few units hold sums of requests, and rooms of more than can be tried, or of 2^63, all their units."""
+    rooms = np.array([[7.0], [2.0], [2.0 * dual._UNITS_MAX + 1], [2.0**63]])
+    found = dual._usable(rooms, np.array([[3.0], [5.0]]))
+    assert found.tolist() == [[6.0], [0.0], [2.0 * dual._UNITS_MAX + 1], [2.0**63]]
+
+
+def test_a_result_that_is_read_late_is_the_same() -> None:
+    """A pod of a later round that asks for a resource nobody knew changes nothing in an earlier round's verdicts."""
+    town = Town(kind("m", "0.2"), settings=RECOMMENDED)
+    town.pool(disruption={"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]})
+    for name in "abc":
+        town.node(name, "m", conditions=[_CONSOLIDATABLE], **({"drifted": timedelta(hours=1)} if name == "c" else {}))
+        town.pod(f"{name}0", name, cpu="500m")
+    catalogue, decider = town.catalogue, Decider()
+    question = town.question(catalogue=catalogue)
+    first = decider.round(question)
+    asks = {"requests": {"cpu": "100m", "example.com/unheard-of": "1"}}
+    town.pod("special", "c", spec={"containers": [{"name": "c", "resources": asks}]})
+    assert decider.round(town.question(catalogue=catalogue)).verdicts
+    assert first.verdicts == Decider(memory=False).round(question).verdicts

@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from dovetail.lifecycle.column import Column
 from dovetail.lifecycle.store import Store
 from dovetail.model.listing import Listing, are_the_same
 from dovetail.model.objects import ObjectMeta, Pod, PodStatus
@@ -48,6 +49,24 @@ def test_each_object_is_where_its_listing_says(seed: int, monkeypatch: pytest.Mo
             _check_changes(before, after)
         before = after
     assert all(are_the_same(listing, as_it_was) for listing, as_it_was in earlier)
+
+
+def test_changes_that_nobody_lists_are_not_noted_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica that doesn't lead notes a few changes; the first listing after that has all objects, in order."""
+    monkeypatch.setattr("dovetail.lifecycle.column._NOTED_MAX", 5)
+    column = Column()
+    for place in (("n", "b"), ("n", "a")):
+        column.put(place, _pod(0))
+    before = column.listed()
+    for number in range(100):
+        column.put(("n", f"{number}"), _pod(number))
+        column.drop(("n", f"{number}"))
+    assert len(column._changed) <= 2 * 2 + 5
+    column.put(("n", "aa"), _pod(1))
+    after = column.listed()
+    assert list(after) == [column.by_place["n", name] for name in ("a", "aa", "b")]
+    assert isinstance(after, Listing)
+    assert not after.follows(before)
 
 
 def _known(store: Store) -> Callable[[int], Pod | None]:

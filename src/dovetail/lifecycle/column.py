@@ -2,7 +2,7 @@
 
 Changes are only noted; the order is brought up to date when the objects are listed next, so an object that changes ten
 times between two listings costs one search. The order is kept in parts, and only parts with changes are made again, so
-a listing costs as much as changed. Sits at the bottom of lifecycle; `store` has one column per kind.
+a listing makes little more than what has changed. Sits at the bottom of lifecycle; `store` has one column per kind.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,6 +19,8 @@ _PART: Final = 256
 """The size of a part when it is made; it grows to twice that before it is cut."""
 _SCATTERED: Final = 8
 """With so many times more parts than necessary, all are made again."""
+_NOTED_MAX: Final = 1_000
+"""How many more than twice as many changes as objects are noted before the order is given up."""
 
 
 class Column:
@@ -46,11 +48,18 @@ class Column:
         self.version += 1
 
     def drop(self, place: Place) -> None:
-        """Remove the object at a place."""
+        """Remove the object at a place.
+
+        A replica that does not lead never lists its pods. So that it does not note every pod that ever was, it gives up
+        the order at some point, and the next listing is made anew.
+        """
         del self.by_place[place]
         self.seen.pop(place, None)
         self._changed[place] = None
         self.version += 1
+        if len(self._changed) > 2 * len(self.by_place) + _NOTED_MAX:
+            self._firsts, self._places, self._parts, self._listing = [], [], [], None
+            self._changed = {place: None}
 
     def listed(self) -> Sequence[AnyObject]:
         """Return all objects, by place; the same sequence until one changes."""

@@ -34,7 +34,7 @@ from dovetail.model.objects import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """All objects that decisions need. Tuples are sorted by (namespace, name).
+    """All objects that decisions need, sorted by (namespace, name). Sequences never change: give tuples, not lists.
 
     `captured_at`: when the snapshot was taken, if it says so; `latest_heartbeat`: the latest time at which a kubelet
     reported, which no decision reads.

@@ -1,7 +1,7 @@
 """Sequences and dicts that know how they differ from the ones before them.
 
 A store that hands out its objects again and again thus says which of them are unchanged, so that readers need not
-compare thousands of them. To everything else they are plain sequences and dicts. Sits at the bottom of model.
+compare thousands of them. To everything else they are sequences and dicts. Sits at the bottom of model.
 """
 
 from bisect import bisect_right

@@ -56,7 +56,7 @@ def run(context: RoundContext) -> MethodRun:
 
 
 def _looked_through(context: RoundContext, nodes: Sequence[NodeFacts]) -> Iterator[tuple[NodeFacts, Refusal | None]]:
-    """Yield the nodes, with the refusals of those that many could be refused with; ever more at once."""
+    """Yield each node, with its refusal if one is certain; asked in groups, each twice as large as the one before."""
     scores = any(policy.consolidation_policy is ConsolidationPolicy.BALANCED for policy in context.policies.values())
     begin, count = 0, _FIRST
     while begin < len(nodes):

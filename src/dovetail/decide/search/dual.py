@@ -144,10 +144,10 @@ def _usable(rooms: Floats, needs: Floats) -> Floats:
         unit = math.gcd(*asks)
         if not unit or not len(rooms):
             continue
-        units = (rooms[:, index] // unit).astype(np.int64)
-        reached = _sums_up_to([amount // unit for amount in asks], min(int(units.max()), _UNITS_MAX))
+        units = rooms[:, index] // unit  # still floats: a node may say that it has 2^63 bytes
+        reached = _sums_up_to([amount // unit for amount in asks], int(min(units.max(), _UNITS_MAX)))
         small = units < len(reached)
-        units[small] = reached[units[small]]
+        units[small] = reached[units[small].astype(np.int64)]
         found[:, index] = units * float(unit)
     return found
 

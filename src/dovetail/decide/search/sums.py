@@ -133,7 +133,7 @@ def machine_prices(frame: Frame) -> dict[int, float]:
 def _unit_prices(frame: Frame, prices: dict[int, float], count: int) -> Floats:
     """Return the lowest unit price of each resource on a new machine; a very high one if no machine has it."""
     unit = np.full(count, 1e9)
-    allocatable = frame.machines.allocatable.astype(np.float64)
+    allocatable = frame.machines.allocatable[:, :count].astype(np.float64)  # a later round may have added resources
     width = allocatable.shape[1]
     for place, amount in prices.items():
         has = allocatable[place]

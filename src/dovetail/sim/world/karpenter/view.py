@@ -1,7 +1,7 @@
 """What Karpenter's provisioner sees of the simulated cluster: its objects as listings that follow what changed.
 
 Changes that placing pods can't see are not followed at all: a pod that has started, a budget's counts, a NodeClaim that
-became consolidatable. Each look costs as much as changed since the last one. Decides nothing.
+became consolidatable. Each look costs as much as has changed since the last one. Decides nothing.
 """
 
 from typing import Final
