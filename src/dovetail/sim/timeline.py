@@ -179,8 +179,8 @@ class Recorder:
                 self._stays.ended[stay] = self._at()
                 del self._stay_of[key]
             return
+        columns = self._stays
         if stay is None:
-            columns = self._stays
             stay = self._stay_of[key] = len(columns.workload)
             columns.workload.append(self._workload(key, pod))
             columns.machine.append(-1)
@@ -188,10 +188,10 @@ class Recorder:
             columns.began.append(STAYS)
             columns.ended.append(STAYS)
             columns.moved.append(0)
-        if pod.spec.node_name and self._stays.machine[stay] < 0:
-            claim = self.world.store.claim_of.get(pod.spec.node_name, pod.spec.node_name)
-            self._stays.machine[stay] = self._place.get(claim, -1)
-            self._stays.began[stay] = self._at()
+        node = pod.spec.node_name
+        if node and columns.machine[stay] < 0:
+            columns.machine[stay] = self._place.get(self.world.store.claim_of.get(node, node), -1)
+            columns.began[stay] = self._at()
 
     def _workload(self, key: str, pod: Pod) -> int:
         shape = self.world.shapes.of(key, pod)

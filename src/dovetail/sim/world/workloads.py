@@ -109,7 +109,9 @@ class Workloads:
         self._set_of: dict[str, _Set] = {}
         self._daemons: dict[str, _Set] = {}
         self._lines = 0
-        store.listen_to_pods(self._on_pod_change, WENT | LEAVING | ENDED | READY)
+        self._has_jobs = False
+        store.listen_to_pods(self._on_pod_change, WENT | LEAVING | ENDED)
+        store.listen_to_pods(self._on_start, READY)
         store.listen(self._on_node_change, "Node")
 
     # ------------------------------------------------------------ asking
@@ -139,6 +141,7 @@ class Workloads:
                 self._daemon_pod(entry, self.store.nodes[name])
         else:
             self._sets[f"{workload.kind}/{workload.key}"] = entry
+            self._has_jobs = self._has_jobs or workload.kind == "Job"
             self._ask(entry)
 
     def adopt(self, pod: Pod) -> None:
@@ -347,11 +350,19 @@ class Workloads:
     def _on_pod_change(self, change: Change) -> None:
         entry = self._set_of.get(change.key)
         if entry is not None:
-            self._follow_pod(entry, change.key, change.old, change.new)  # type: ignore[arg-type]
+            self._follow_pod(entry, change.key, cast("Pod | None", change.new))
         if change.new is None:
             self.shapes.drop(change.key)
 
-    def _follow_pod(self, entry: _Set, key: str, old: Pod | None, new: Pod | None) -> None:
+    def _on_start(self, change: Change) -> None:
+        """Begin the work of a Job's pod that has started."""
+        entry = self._set_of.get(change.key) if self._has_jobs else None
+        if entry is not None and entry.workload.kind == "Job":
+            old, new = cast("Pod | None", change.old), cast("Pod", change.new)
+            if new.status.phase == "Running" and (old is None or old.status.phase != "Running"):
+                self._work(entry, change.key, new)
+
+    def _follow_pod(self, entry: _Set, key: str, new: Pod | None) -> None:
         kind = entry.workload.kind
         if new is not None and new.status.phase == "Succeeded" and kind == "Job":
             if key in entry.pods:
@@ -377,8 +388,6 @@ class Workloads:
             line = self.line_of.pop(key, "")
             if line in self.ended:
                 self.ended.discard(line)
-        elif kind == "Job" and new.status.phase == "Running" and (old is None or old.status.phase != "Running"):
-            self._work(entry, key, new)
 
     def _work(self, entry: _Set, key: str, pod: Pod) -> None:
         if entry.workload.duration is not None:
@@ -402,7 +411,8 @@ class Workloads:
         if key in self.store.pods:
             return
         self.shapes.set(key, entry.shape)
-        self.kubelets.start(key, cast("Pod", self.store.put(self._pod(entry, pod_name, node=name), key)))
+        pod = self.store.put(self._pod(entry, pod_name, node=name), key)
+        self.kubelets.start(key, cast("Pod", pod), entry.shape)
 
 
 def _startup_keys(node: Node) -> tuple[str, ...]:
