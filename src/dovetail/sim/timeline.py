@@ -301,7 +301,9 @@ class Recorder:
         shift = self._began / SECOND
 
         def moved(when: float) -> float:
-            return when if when == STAYS else max(0.0, round(when - shift, 1))
+            if when <= shift:
+                return STAYS if when == STAYS else 0.0
+            return round(when - shift, 1)
 
         places: dict[int, int] = {}
         machines: list[MachineLife] = []
@@ -314,17 +316,16 @@ class Recorder:
             machines.append(machine)
         for taken in self._commands:
             taken.at, taken.ended = moved(taken.at), moved(taken.ended)
-        kept = Stays()
         stays = self._stays
-        for row in range(len(stays)):
-            if stays.ended[row] != STAYS and stays.ended[row] <= shift:
-                continue
-            kept.workload.append(stays.workload[row])
-            kept.machine.append(places.get(stays.machine[row], -1))
-            kept.created.append(moved(stays.created[row]))
-            kept.began.append(moved(stays.began[row]))
-            kept.ended.append(moved(stays.ended[row]))
-            kept.moved.append(stays.moved[row])
+        rows = [row for row, ended in enumerate(stays.ended) if ended == STAYS or ended > shift]
+        kept = Stays(
+            workload=array("l", [stays.workload[row] for row in rows]),
+            machine=array("l", [places.get(stays.machine[row], -1) for row in rows]),
+            created=array("d", [moved(stays.created[row]) for row in rows]),
+            began=array("d", [moved(stays.began[row]) for row in rows]),
+            ended=array("d", [moved(stays.ended[row]) for row in rows]),
+            moved=array("b", [stays.moved[row] for row in rows]),
+        )
         return Timeline(
             machines=tuple(machines),
             workloads=tuple(
