@@ -68,10 +68,7 @@ def is_pending(pod: Pod) -> bool:
 
 def failed_to_schedule(pod: Pod) -> bool:
     """Return whether the scheduler said Unschedulable."""
-    for entry in pod.status.conditions:
-        if entry.type == "PodScheduled" and entry.reason == "Unschedulable":
-            return True
-    return False
+    return any(c.type == "PodScheduled" and c.reason == "Unschedulable" for c in pod.status.conditions)
 
 
 def is_provisionable(pod: Pod) -> bool:

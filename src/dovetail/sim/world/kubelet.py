@@ -40,7 +40,7 @@ class Kubelets:
         ready = Condition(type="Ready", status="True", last_transition_time=now)
         conditions = (*[entry for entry in status.conditions if entry.type != "Ready"], ready)
         status = replace(status, phase="Running", start_time=status.start_time or now, conditions=conditions)
-        self.store.put(pod, key, status=status)
+        self.store.put_pod(pod, key, status=status)
 
     def finish(self, key: str, phase: str = "Succeeded") -> None:
         """Finish a pod: it is terminal, and not ready."""

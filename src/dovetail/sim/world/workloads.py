@@ -39,6 +39,7 @@ from dovetail.sim.world.store import Change, WorldStore
 
 _SYNC: Final = SECOND // 10
 _TIDY: Final = 5 * SECOND
+_PENDING: Final = PodStatus(phase="Pending")
 _DAEMON_TOLERATIONS: Final = tuple(
     Toleration(key=f"node.kubernetes.io/{name}", operator="Exists", effect=effect)
     for name, effect in (
@@ -298,7 +299,7 @@ class Workloads:
         self.line_of[key] = line
         self._set_of[key] = entry
         self.shapes.set(key, entry.shape)
-        self.store.put(self._pod(entry, name), key)
+        self.store.put_pod(self._pod(entry, name), key)
 
     def _pod(self, entry: _Set, name: str, node: str = "") -> Pod:
         work = entry.workload
@@ -312,7 +313,7 @@ class Workloads:
                 owner_references=(entry.owner,),
             ),
             spec=replace(entry.shape.spec, node_name=node) if node else entry.shape.spec,
-            status=PodStatus(phase="Pending"),
+            status=_PENDING,
         )
 
     def _victims(self, entry: _Set, count: int) -> list[str]:
@@ -411,8 +412,7 @@ class Workloads:
         if key in self.store.pods:
             return
         self.shapes.set(key, entry.shape)
-        pod = self.store.put(self._pod(entry, pod_name, node=name), key)
-        self.kubelets.start(key, cast("Pod", pod), entry.shape)
+        self.kubelets.start(key, self.store.put_pod(self._pod(entry, pod_name, node=name), key), entry.shape)
 
 
 def _startup_keys(node: Node) -> tuple[str, ...]:

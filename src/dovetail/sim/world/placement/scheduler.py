@@ -221,9 +221,9 @@ class Scheduler:
         self.table.bind(key, shape, row)
         status = replace(pod.status, conditions=self._scheduled("True"), nominated_node_name="")
         self._binding = key
-        bound = self.store.put(pod, key, spec=replace(pod.spec, node_name=self.table.name_of(row)), status=status)
+        bound = self.store.put_pod(pod, key, spec=replace(pod.spec, node_name=self.table.name_of(row)), status=status)
         self._binding = ""
-        self.on_bound(key, cast("Pod", bound), shape)
+        self.on_bound(key, bound, shape)
 
     def _fail(self, key: str, pod: Pod) -> None:
         self.stuck.add(key, self.shapes.of(key, pod))
@@ -233,7 +233,7 @@ class Scheduler:
         for entry in pod.status.conditions:
             if entry.type == "PodScheduled" and entry.status == "False":
                 return
-        self.store.put(pod, key, status=replace(pod.status, conditions=self._scheduled("False")))
+        self.store.put_pod(pod, key, status=replace(pod.status, conditions=self._scheduled("False")))
 
     def _scheduled(self, status: str) -> tuple[Condition, ...]:
         """Return the condition of a pod that is or isn't scheduled now; thousands may share one."""
