@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from dovetail.sim.world.clock import MINUTE, SECOND, Alarm, Clock, Dice, seconds
+from dovetail.sim.world.clock import MINUTE, SECOND, Alarm, Clock, Dice, Span, seconds
 
 START = datetime(2026, 1, 5, tzinfo=UTC)
 
@@ -99,3 +99,13 @@ def test_span_stays_within_its_bounds() -> None:
     assert seconds(3).draw(dice) == 3 * SECOND
     assert dice.getstate() == before
     assert all(SECOND <= seconds(1, 2).draw(dice) <= 2 * SECOND for _ in range(50))
+
+
+@pytest.mark.parametrize("high", [SECOND, SECOND + 1, SECOND + 2, SECOND + 3, 4 * SECOND, 2**40])
+def test_span_draws_as_randrange_does(high: int) -> None:
+    """A span draws the numbers that `randrange` would, and leaves the stream where it would."""
+    span, dice, other = Span(SECOND, high), Random(5), Random(5)
+    assert [span.draw(dice) for _ in range(50)] == [
+        other.randrange(SECOND, high + 1) if high > SECOND else SECOND for _ in range(50)
+    ]
+    assert dice.getstate() == other.getstate()

@@ -179,8 +179,8 @@ class Recorder:
                 self._stays.ended[stay] = self._at()
                 del self._stay_of[key]
             return
+        columns = self._stays
         if stay is None:
-            columns = self._stays
             stay = self._stay_of[key] = len(columns.workload)
             columns.workload.append(self._workload(key, pod))
             columns.machine.append(-1)
@@ -188,10 +188,10 @@ class Recorder:
             columns.began.append(STAYS)
             columns.ended.append(STAYS)
             columns.moved.append(0)
-        if pod.spec.node_name and self._stays.machine[stay] < 0:
-            claim = self.world.store.claim_of.get(pod.spec.node_name, pod.spec.node_name)
-            self._stays.machine[stay] = self._place.get(claim, -1)
-            self._stays.began[stay] = self._at()
+        node = pod.spec.node_name
+        if node and columns.machine[stay] < 0:
+            columns.machine[stay] = self._place.get(self.world.store.claim_of.get(node, node), -1)
+            columns.began[stay] = self._at()
 
     def _workload(self, key: str, pod: Pod) -> int:
         shape = self.world.shapes.of(key, pod)
@@ -301,7 +301,9 @@ class Recorder:
         shift = self._began / SECOND
 
         def moved(when: float) -> float:
-            return when if when == STAYS else max(0.0, round(when - shift, 1))
+            if when <= shift:
+                return STAYS if when == STAYS else 0.0
+            return round(when - shift, 1)
 
         places: dict[int, int] = {}
         machines: list[MachineLife] = []
@@ -314,17 +316,16 @@ class Recorder:
             machines.append(machine)
         for taken in self._commands:
             taken.at, taken.ended = moved(taken.at), moved(taken.ended)
-        kept = Stays()
         stays = self._stays
-        for row in range(len(stays)):
-            if stays.ended[row] != STAYS and stays.ended[row] <= shift:
-                continue
-            kept.workload.append(stays.workload[row])
-            kept.machine.append(places.get(stays.machine[row], -1))
-            kept.created.append(moved(stays.created[row]))
-            kept.began.append(moved(stays.began[row]))
-            kept.ended.append(moved(stays.ended[row]))
-            kept.moved.append(stays.moved[row])
+        rows = [row for row, ended in enumerate(stays.ended) if ended == STAYS or ended > shift]
+        kept = Stays(
+            workload=array("l", [stays.workload[row] for row in rows]),
+            machine=array("l", [places.get(stays.machine[row], -1) for row in rows]),
+            created=array("d", [moved(stays.created[row]) for row in rows]),
+            began=array("d", [moved(stays.began[row]) for row in rows]),
+            ended=array("d", [moved(stays.ended[row]) for row in rows]),
+            moved=array("b", [stays.moved[row] for row in rows]),
+        )
         return Timeline(
             machines=tuple(machines),
             workloads=tuple(

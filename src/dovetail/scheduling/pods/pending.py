@@ -37,27 +37,28 @@ class PendingPods:
         self._pods = bindings.pods
         self._keys = keys
         unbound = np.flatnonzero(bindings.at == 0)
-        found: list[Entry | None] = [None] * len(unbound)
-        missing, gone = list(range(len(unbound))), list[Entry]()
+        found: npt.NDArray[np.object_] = np.full(len(unbound), None, dtype=object)
+        missing, gone = np.arange(len(unbound)), list[Entry]()
         if old is not None and old._keys is keys:
             found, missing, gone = old._entries_at(self._places_in(old, unbound))
         else:
             old = None
-        places = unbound.tolist()
-        new = []
-        for here in missing:
-            pod = self._pods[places[here]]
+        places = unbound[missing].tolist()
+        new, passed_over = list[Entry](), list[int]()
+        for here, place, cls in zip(missing.tolist(), places, bindings.classes_at(places), strict=True):
+            pod = self._pods[place]
             if filters.is_provisionable(pod):
-                found[here] = entry = Entry(pod, bindings.class_at(places[here]), exempt=True, pending=True)
+                found[here] = entry = Entry(pod, cls, exempt=True, pending=True)
                 new.append(entry)
-        waiting = [entry for entry in found if entry is not None]
-        if len(waiting) < len(found):
-            unbound = unbound[[entry is not None for entry in found]]
+            else:
+                passed_over.append(here)
+        if passed_over:
+            unbound, found = np.delete(unbound, passed_over), np.delete(found, passed_over)
         self._places: Column = unbound
-        self._waiting: npt.NDArray[np.object_] = np.fromiter(waiting, dtype=object, count=len(waiting))
+        self._waiting = found
         self.entries: list[Entry] = []
         self.ignored: list[tuple[Pod, str]] = []
-        self._sort_out(bindings.cls[unbound], waiting, why_ignored)
+        self._sort_out(bindings.cls[unbound], found.tolist(), why_ignored)
         self._queue: list[Entry] | None = None if old is None else self._followed(old, gone, new)
 
     @property
@@ -96,17 +97,17 @@ class PendingPods:
         known = {id(entry.pod): place for entry, place in zip(old._waiting, old._places.tolist(), strict=True)}
         return np.array([known.get(id(pods[place]), -1) for place in places.tolist()], dtype=np.int64)
 
-    def _entries_at(self, places: Column) -> tuple[list[Entry | None], list[int], list[Entry]]:
+    def _entries_at(self, places: Column) -> tuple[npt.NDArray[np.object_], Column, list[Entry]]:
         """Return the entries of the pods at these places, for which of them there is none, and all other entries."""
         if not len(self._places):
-            return [None] * len(places), list(range(len(places))), []
+            return np.full(len(places), None, dtype=object), np.arange(len(places)), []
         near = np.minimum(np.searchsorted(self._places, places), len(self._places) - 1)
         known = self._places[near] == places
         found, missing = self._waiting[near], np.flatnonzero(~known)
         found[missing] = None
         others = np.ones(len(self._places), dtype=np.bool_)
         others[near[known]] = False
-        return found.tolist(), missing.tolist(), self._waiting[others].tolist()
+        return found, missing, self._waiting[others].tolist()
 
     def _sort_out(self, classes: Column, found: list[Entry], why_ignored: WhyIgnored) -> None:
         _, firsts = np.unique(classes, return_index=True)

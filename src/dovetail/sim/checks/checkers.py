@@ -346,7 +346,10 @@ class CycleChecker(Checker):
         else:
             self._unbound.pop(key, None)
         if before != after:
-            self._stale.update(dict.fromkeys(node for node in (before, after) if node))
+            if before:
+                self._stale[before] = None
+            if after:
+                self._stale[after] = None
 
     def _look(self) -> None:
         if self.world.now < self._settled_at:

@@ -39,7 +39,8 @@ class Clock:
     """Nanoseconds since `start`, and what is to happen when.
 
     Tens of thousands of actions may wait, so they wait in slots, unsorted; only those of the slot that time has reached
-    are put in order (`_queue`, a heap).
+    are put in order (`_queue`, the last one is due first). Those that are scheduled within that slot are in `_soon`, a
+    heap.
     """
 
     def __init__(self, start: datetime) -> None:
@@ -47,6 +48,7 @@ class Clock:
         self.now = 0
         self.happened = 0
         self._queue: list[_Entry] = []
+        self._soon: list[_Entry] = []
         self._slot = 0
         self._slots: dict[int, list[_Entry]] = {}
         self._next_slots: list[int] = []
@@ -65,7 +67,7 @@ class Clock:
         self._asked += 1
         slot = due >> _SLOT
         if slot <= self._slot:
-            heapq.heappush(self._queue, (due, self._asked, timer))
+            heapq.heappush(self._soon, (due, self._asked, timer))
             return timer
         entries = self._slots.get(slot)
         if entries is None:
@@ -92,18 +94,25 @@ class Clock:
 
     def run(self, until: int) -> None:
         """Run everything that falls due up to and including `until`."""
-        pop = heapq.heappop
-        while self._queue or self._reach_slot(until):
+        soon = self._soon
+        while self._queue or soon or self._reach_slot(until):
             queue = self._queue
-            while queue and queue[0][0] <= until:
-                due, _, timer = pop(queue)
+            while queue or soon:
+                is_soon = not queue or (soon and soon[0] < queue[-1])
+                due, _, timer = soon[0] if is_soon else queue[-1]
+                if due > until:
+                    break
+                if is_soon:
+                    heapq.heappop(soon)
+                else:
+                    queue.pop()
                 action = timer.action
                 if action is None:
                     continue
                 self.now = due
                 self.happened += 1
                 action(*timer.arguments)
-            if queue:
+            if queue or soon:
                 break
         self.now = max(self.now, until)
 
@@ -114,7 +123,7 @@ class Clock:
             return False
         self._slot = heapq.heappop(slots)
         self._queue = self._slots.pop(self._slot)
-        heapq.heapify(self._queue)
+        self._queue.sort(reverse=True)
         return True
 
 
@@ -150,7 +159,14 @@ class Span:
 
     def draw(self, dice: Random) -> int:
         """Draw one time of the span."""
-        return self.low if self.high <= self.low else dice.randrange(self.low, self.high + 1)
+        if self.high <= self.low:
+            return self.low
+        times = self.high - self.low + 1
+        bits = times.bit_length()
+        drawn = dice.getrandbits(bits)
+        while drawn >= times:  # as `randrange` draws, which takes three times as long
+            drawn = dice.getrandbits(bits)
+        return self.low + drawn
 
 
 def seconds(low: float, high: float | None = None) -> Span:

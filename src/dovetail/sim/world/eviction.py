@@ -117,8 +117,7 @@ class Evictions:
             return
         healthy = None if change.new is None else _health(pod)
         for name in guards:
-            if self._watched[name].healthy.get(change.key) is not healthy:
-                self._count(name, change.key, pod, healthy)
+            if self._count(name, change.key, pod, healthy):
                 self._update(name)
 
     def _on_owner_change(self, change: Change) -> None:
@@ -156,18 +155,19 @@ class Evictions:
         self._guards.clear()
         self._index = None
 
-    def _count(self, name: str, key: str, pod: Pod, healthy: bool | None) -> None:
-        """Count a pod as it is now; None: not any more, it went or ended."""
+    def _count(self, name: str, key: str, pod: Pod, healthy: bool | None) -> bool:
+        """Count a pod as it is now (None: not any more, it went or ended); return whether that is new."""
         watched = self._watched[name]
         was = watched.healthy.get(key)
+        if healthy is was:
+            return False
         if healthy is None:
-            if was is not None:
-                del watched.healthy[key]
-                watched.fit -= was
-                owner = _owner(pod)
-                watched.owners[owner] = watched.owners.get(owner, 1) - 1
-                watched.expected = None
-            return
+            del watched.healthy[key]
+            watched.fit -= bool(was)
+            owner = _owner(pod)
+            watched.owners[owner] = watched.owners.get(owner, 1) - 1
+            watched.expected = None
+            return True
         if was is None:
             owner = _owner(pod)
             if owner not in watched.owners or self._replicas.get(owner) is None:
@@ -176,6 +176,7 @@ class Evictions:
             watched.owners[owner] = watched.owners.get(owner, 0) + 1
         watched.fit += healthy - bool(was)
         watched.healthy[key] = healthy
+        return True
 
     def _expected(self, watched: _Watched) -> int:
         """Return how many pods there should be: what owners ask for, and every pod without one."""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dovetail.model.objects import Condition, Pod
 from dovetail.scheduling.pods.pod import is_terminal
 from dovetail.sim.world.clock import Alarm, Clock
-from dovetail.sim.world.placement.shapes import Shapes
+from dovetail.sim.world.placement.shapes import PodShape, Shapes
 from dovetail.sim.world.store import WorldStore
 
 
@@ -25,9 +25,9 @@ class Kubelets:
         self._dice = dice
         self._stopping: dict[str, Alarm] = {}
 
-    def start(self, key: str, pod: Pod) -> None:
+    def start(self, key: str, pod: Pod, shape: PodShape) -> None:
         """Start a bound pod: it will run after its start time."""
-        self.clock.after(self.shapes.of(key, pod).start.draw(self._dice), self._started, key, pod.metadata.uid)
+        self.clock.after(shape.start.draw(self._dice), self._started, key, pod.metadata.uid)
 
     def _started(self, key: str, uid: str) -> None:
         pod = self.store.pods.get(key)
@@ -40,7 +40,7 @@ class Kubelets:
         ready = Condition(type="Ready", status="True", last_transition_time=now)
         conditions = (*[entry for entry in status.conditions if entry.type != "Ready"], ready)
         status = replace(status, phase="Running", start_time=status.start_time or now, conditions=conditions)
-        self.store.put(pod, key, status=status)
+        self.store.put_pod(pod, key, status=status)
 
     def finish(self, key: str, phase: str = "Succeeded") -> None:
         """Finish a pod: it is terminal, and not ready."""

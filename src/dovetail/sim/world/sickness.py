@@ -76,7 +76,7 @@ class NodeIllness:
             if pod.metadata.deletion_timestamp is not None:
                 self.kubelets.kill(key)
             elif pod.status.phase in ("", "Pending"):
-                self.kubelets.start(key, pod)
+                self.kubelets.start(key, pod, self.shapes.of(key, pod))
         self._serve(name, "True")
 
     def _serve(self, name: str, status: str) -> None:

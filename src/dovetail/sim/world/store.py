@@ -105,23 +105,34 @@ class WorldStore:
 
         `key`: its key, if known; a dozen indexes find the very string that they hold sooner than another like it.
         """
+        if type(item) is Pod:
+            return self.put_pod(item, key, **changes)
         kind, metadata = KIND_OF[type(item)], item.metadata
         key = key or key_of(metadata)
         items = self.by_kind[kind]
         old = items.get(key)
         self.versions = version = self.versions + 1
         metadata = replace(metadata, resource_version=str(version), uid=metadata.uid or self.new_uid())
-        new = replace(item, metadata=metadata, **changes)
-        items[key] = new
-        if kind == "Pod":
-            steps = steps_between(old, new)  # type: ignore[arg-type]
-            self._index_pod(key, old, new)  # type: ignore[arg-type]
-            listeners = self._by_steps.get(steps) or self._followers(steps)
-        else:
-            self._index(kind, key, old, new)
-            listeners = self._listeners[kind]
+        new = items[key] = replace(item, metadata=metadata, **changes)
+        self._index(kind, key, old, new)
         change = Change(kind, key, old, new)
-        for listener in listeners:
+        for listener in self._listeners[kind]:
+            listener(change)
+        return new
+
+    def put_pod(self, pod: Pod, key: str = "", **changes: Any) -> Pod:
+        """Store a pod, as `put` does."""
+        metadata = pod.metadata
+        key = key or key_of(metadata)
+        old = self.pods.get(key)
+        self.versions = version = self.versions + 1
+        metadata = replace(metadata, resource_version=str(version), uid=metadata.uid or self.new_uid())
+        new = self.pods[key] = replace(pod, metadata=metadata, **changes)
+        if old is not None or new.spec.node_name:
+            self._index_pod(key, old, new)
+        steps = steps_between(old, new)
+        change = Change("Pod", key, old, new)
+        for listener in self._by_steps.get(steps) or self._followers(steps):
             listener(change)
         return new
 

@@ -39,6 +39,7 @@ from dovetail.sim.world.store import Change, WorldStore
 
 _SYNC: Final = SECOND // 10
 _TIDY: Final = 5 * SECOND
+_PENDING: Final = PodStatus(phase="Pending")
 _DAEMON_TOLERATIONS: Final = tuple(
     Toleration(key=f"node.kubernetes.io/{name}", operator="Exists", effect=effect)
     for name, effect in (
@@ -109,7 +110,9 @@ class Workloads:
         self._set_of: dict[str, _Set] = {}
         self._daemons: dict[str, _Set] = {}
         self._lines = 0
-        store.listen_to_pods(self._on_pod_change, WENT | LEAVING | ENDED | READY)
+        self._has_jobs = False
+        store.listen_to_pods(self._on_pod_change, WENT | LEAVING | ENDED)
+        store.listen_to_pods(self._on_start, READY)
         store.listen(self._on_node_change, "Node")
 
     # ------------------------------------------------------------ asking
@@ -139,6 +142,7 @@ class Workloads:
                 self._daemon_pod(entry, self.store.nodes[name])
         else:
             self._sets[f"{workload.kind}/{workload.key}"] = entry
+            self._has_jobs = self._has_jobs or workload.kind == "Job"
             self._ask(entry)
 
     def adopt(self, pod: Pod) -> None:
@@ -295,7 +299,7 @@ class Workloads:
         self.line_of[key] = line
         self._set_of[key] = entry
         self.shapes.set(key, entry.shape)
-        self.store.put(self._pod(entry, name), key)
+        self.store.put_pod(self._pod(entry, name), key)
 
     def _pod(self, entry: _Set, name: str, node: str = "") -> Pod:
         work = entry.workload
@@ -309,7 +313,7 @@ class Workloads:
                 owner_references=(entry.owner,),
             ),
             spec=replace(entry.shape.spec, node_name=node) if node else entry.shape.spec,
-            status=PodStatus(phase="Pending"),
+            status=_PENDING,
         )
 
     def _victims(self, entry: _Set, count: int) -> list[str]:
@@ -347,11 +351,19 @@ class Workloads:
     def _on_pod_change(self, change: Change) -> None:
         entry = self._set_of.get(change.key)
         if entry is not None:
-            self._follow_pod(entry, change.key, change.old, change.new)  # type: ignore[arg-type]
+            self._follow_pod(entry, change.key, cast("Pod | None", change.new))
         if change.new is None:
             self.shapes.drop(change.key)
 
-    def _follow_pod(self, entry: _Set, key: str, old: Pod | None, new: Pod | None) -> None:
+    def _on_start(self, change: Change) -> None:
+        """Begin the work of a Job's pod that has started."""
+        entry = self._set_of.get(change.key) if self._has_jobs else None
+        if entry is not None and entry.workload.kind == "Job":
+            old, new = cast("Pod | None", change.old), cast("Pod", change.new)
+            if new.status.phase == "Running" and (old is None or old.status.phase != "Running"):
+                self._work(entry, change.key, new)
+
+    def _follow_pod(self, entry: _Set, key: str, new: Pod | None) -> None:
         kind = entry.workload.kind
         if new is not None and new.status.phase == "Succeeded" and kind == "Job":
             if key in entry.pods:
@@ -377,8 +389,6 @@ class Workloads:
             line = self.line_of.pop(key, "")
             if line in self.ended:
                 self.ended.discard(line)
-        elif kind == "Job" and new.status.phase == "Running" and (old is None or old.status.phase != "Running"):
-            self._work(entry, key, new)
 
     def _work(self, entry: _Set, key: str, pod: Pod) -> None:
         if entry.workload.duration is not None:
@@ -402,7 +412,7 @@ class Workloads:
         if key in self.store.pods:
             return
         self.shapes.set(key, entry.shape)
-        self.kubelets.start(key, cast("Pod", self.store.put(self._pod(entry, pod_name, node=name), key)))
+        self.kubelets.start(key, self.store.put_pod(self._pod(entry, pod_name, node=name), key), entry.shape)
 
 
 def _startup_keys(node: Node) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ Karpenter v1.15's source (`state.Cluster.ConsolidationState`, `disruption.Contro
 from dataclasses import replace as change
 from datetime import datetime
 from random import Random
-from typing import Final, cast
+from typing import Final
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
@@ -20,7 +20,7 @@ from dovetail.decide.question import Question
 from dovetail.decide.round import METHODS, decide
 from dovetail.model import names
 from dovetail.model.command import Command, Method
-from dovetail.model.objects import Node, NodeClaim, NodePool, Pod
+from dovetail.model.objects import Node, NodeClaim, NodePool
 from dovetail.sim.world.clock import MINUTE, Clock
 from dovetail.sim.world.steps import BOUND, WENT
 from dovetail.sim.world.store import Change, WorldStore
@@ -55,10 +55,8 @@ class ConsolidationState:
 
     def _on_pod_change(self, change: Change) -> None:
         """Mark a pod that is gone, or was bound."""
-        old, new = cast("Pod | None", change.old), cast("Pod | None", change.new)
-        if new is None or (new.spec.node_name and (old is None or not old.spec.node_name)):
-            self._version += 1
-            self._since = self.clock.now
+        self._version += 1
+        self._since = self.clock.now
 
     def _on_change(self, change: Change) -> None:
         if _counts(change.old, change.new):

@@ -60,7 +60,6 @@ class Provisioner:
         self._unplaced: set[str] = set()
         self._all_wait = False  # every pod without a place is in the open batch
         self._unlaunched: set[str] = set()
-        store.listen_to_pods(self._view.note_move, MOVES)
         store.listen_to_pods(self._view.note, EVERY & ~MOVES)
         store.listen(self._view.note, *(kind for kind in KINDS if kind != "Pod"))
         store.listen(self._on_node_change, "Node")
@@ -120,6 +119,7 @@ class Provisioner:
             self.trigger(keys & self._unplaced)
 
     def _on_pod_change(self, change: Change) -> None:
+        self._view.moved[change.key] = None
         pod = cast("Pod | None", change.new)
         if pod is None or pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
             self._unplaced.discard(change.key)

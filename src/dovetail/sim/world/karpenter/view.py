@@ -34,10 +34,8 @@ class KarpenterView:
         self._store = store
         self._columns: dict[str, Column] = {name: Column() for name, kind in KINDS.items() if kind in FIELD_OF}
         self._stale: dict[str, dict[str, None]] = {name: {} for name in self._columns}
-
-    def note_move(self, change: Change) -> None:
-        """Note a pod that moved, which placing pods can always see."""
-        self._stale["Pod"][change.key] = None
+        self.moved = self._stale["Pod"]
+        """For the keys of pods that moved, which placing pods can always see."""
 
     def note(self, change: Change) -> None:
         """Note a change, unless placing pods can't see it."""

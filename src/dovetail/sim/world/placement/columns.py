@@ -101,12 +101,13 @@ class NodeGroup:
 class NodeTerms:
     """What nodes are to pods with the same selectors, node affinity and tolerations, by row; resources don't matter.
 
-    `fitting`: how many nodes fit. `shuns`: some node is shunned, or was once. `seen`: how far the table's log has been
-    followed.
+    `takes`: whether a node both fits and admits them. `fitting`: how many nodes fit. `shuns`: some node is shunned, or
+    was once. `seen`: how far the table's log has been followed.
     """
 
     fits: Bools
     admitted: Bools
+    takes: bytearray
     shunned: Ints
     liked: Ints
     shuns: bool = False
@@ -122,15 +123,15 @@ Standing = tuple[Sequence[int], list[int], float, bool]
 class ShapeColumns:
     """What nodes are to one kind of pod, by row.
 
-    `open`: the node fits, admits the pod and has room for it. `requests` and `scoring`: CPU and memory of one pod.
-    `seen` and `seen_room`: how far the table's logs have been followed. `rows` and `few`: the open rows, if they are
-    known; the list only if they are few. `scored`: what resources alone count for, by row, as far as asked. `standing`:
-    by label key, what is known of the rows in a list (which must be that very list). `needs`: what one pod requests, by
-    column of the table.
+    `open`: the node fits, admits the pod and has room for it; `flags` are the same memory, faster to read one by one.
+    `requests` and `scoring`: CPU and memory of one pod. `needs`: what one pod requests, by column of the table. `seen`
+    and `seen_room`: how far the table's logs have been followed. `rows` and `few`: the open rows, if they are known;
+    the list only if they are few. `scored`: what resources alone count for, by row, as far as asked. `standing`: by
+    label key, what is known of the rows in a list (which must be that very list).
     """
 
     terms: NodeTerms
-    open: Bools
+    flags: bytearray
     requests: tuple[int, int]
     scoring: tuple[int, int]
     needs: tuple[tuple[int, int], ...]
@@ -140,6 +141,10 @@ class ShapeColumns:
     seen_room: int = 0
     scored: dict[int, int] = field(default_factory=dict)
     standing: dict[str, Standing] = field(default_factory=dict)
+    open: Bools = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.open = np.frombuffer(self.flags, np.bool_)
 
     def open_rows(self) -> Ints:
         """Return the rows of the open nodes, in order; `few` lists them from then on, if they are few."""
@@ -151,7 +156,7 @@ class ShapeColumns:
 
     def set_open(self, row: int, *, is_open: bool) -> None:
         """Open a row that was closed, or close one that was open."""
-        self.open[row] = is_open
+        self.flags[row] = is_open
         self.rows = None
         self.standing.clear()
         few = self.few

@@ -306,7 +306,7 @@ class NodeTable:
         for shape in {shape.terms: shape for shape in shapes}.values():
             terms = self._terms_of(shape)
             self._look_again(terms, shape)
-            if any(terms.fits.item(row) and terms.admitted.item(row) for row in changed):
+            if any(terms.takes[row] for row in changed):
                 return True
         return False
 
@@ -324,7 +324,7 @@ class NodeTable:
         if found is None:
             found = self._columns[shape.kind] = ShapeColumns(
                 self._terms_of(shape),
-                np.zeros(self.size, np.bool_),
+                bytearray(self.size),
                 (shape.requests.get("cpu", 0), shape.requests.get("memory", 0)),
                 (shape.scoring_cpu, shape.scoring_memory),
                 self._needs_of(shape),
@@ -343,7 +343,7 @@ class NodeTable:
         found.standing.clear()
         self._look_again(found.terms, shape)
         if len(stale) > _MANY_ROWS:
-            found.open = self.open_to(shape, found)
+            found.open[:] = self.open_to(shape, found)
             found.rows = found.few = None
             found.scored.clear()
         else:
@@ -358,6 +358,7 @@ class NodeTable:
             found = self._terms[shape.terms] = NodeTerms(
                 np.zeros(self.size, np.bool_),
                 np.zeros(self.size, np.bool_),
+                bytearray(self.size),
                 np.zeros(self.size, np.int64),
                 np.zeros(self.size, np.int64),
                 seen=len(self.log),
@@ -376,15 +377,15 @@ class NodeTable:
     def _open_row(self, columns: ShapeColumns, row: int) -> None:
         """Update whether a row is open; what was scored for it no longer holds."""
         columns.scored.pop(row, None)
-        is_open = columns.terms.fits.item(row) and columns.terms.admitted.item(row)
+        is_open = columns.terms.takes[row]
         if is_open:
             room, at = self.rooms.cells, row * self.rooms.width
             for column, amount in columns.needs:
                 if room[at + column] < amount:
-                    is_open = False
+                    is_open = 0
                     break
-        if is_open != columns.open.item(row):
-            columns.set_open(row, is_open=is_open)
+        if is_open != columns.flags[row]:
+            columns.set_open(row, is_open=bool(is_open))
 
     def open_to(self, shape: PodShape, columns: ShapeColumns) -> Bools:
         """Return for each row whether the node fits, admits a pod of this shape and has room for it."""
@@ -397,14 +398,15 @@ class NodeTable:
         node = self.nodes[row]
         terms.fitting -= terms.fits.item(row)
         if node is None:
-            terms.fits[row] = terms.admitted[row] = False
+            terms.fits[row] = terms.admitted[row] = terms.takes[row] = False
             return
         labels, name = node.metadata.labels, node.metadata.name
         spec, taints = shape.spec, node.spec.taints
         terms.fits[row] = fits = node_fits_selectors(spec, labels, name)
         terms.fitting += fits
         admitted = not node.spec.unschedulable or shape.daemon
-        terms.admitted[row] = admitted and (not taints or admitted_by_taints(spec.tolerations, taints))
+        terms.admitted[row] = admitted = admitted and (not taints or admitted_by_taints(spec.tolerations, taints))
+        terms.takes[row] = fits and admitted
         if taints or terms.shuns:
             soft = [taint for taint in taints if taint.effect == "PreferNoSchedule"]
             terms.shunned[row] = shunned = sum(not tolerates(spec.tolerations, taint) for taint in soft)

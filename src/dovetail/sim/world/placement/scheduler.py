@@ -39,11 +39,12 @@ class Scheduler:
         self.table = self.choice.table
         self.on_unschedulable: Callable[[Sequence[str]], None] = lambda keys: None
         self.on_still_stuck: Callable[[Stuck], None] = lambda stuck: None
-        self.on_bound: Callable[[str, Pod], None] = lambda key, pod: None
+        self.on_bound: Callable[[str, Pod, PodShape], None] = lambda key, pod, shape: None
         self.pace = 0
         self.waiting: dict[str, None] = {}
         self.stuck = Stuck()
         self._tried: set[str] = set()
+        self._binding = ""
         self._settled_at: tuple[int, int] | None = None  # the state of the table when all that was stuck had no place
         self._has_priorities = False
         self._cycle_asked = False
@@ -65,6 +66,8 @@ class Scheduler:
 
     def _on_pod_change(self, change: Change) -> None:
         key, old, new = change.key, cast("Pod | None", change.old), cast("Pod | None", change.new)
+        if key is self._binding:
+            return  # bound here
         if new is None:
             self.waiting.pop(key, None)
             self.stuck.drop(key)
@@ -76,7 +79,7 @@ class Scheduler:
             if old is None or not old.spec.node_name:
                 self.waiting.pop(key, None)
                 if key in self.table.pods:
-                    return  # bound here
+                    return
                 self.stuck.drop(key)
                 row = self.table.rows.get(new.spec.node_name)
                 if row is not None and not is_terminal(new):
@@ -213,12 +216,14 @@ class Scheduler:
             self.clock.after(self.pace, self._cycle)
 
     def _bind(self, key: str, pod: Pod, shape: PodShape, row: int) -> None:
-        """Put a pod on the node in a row."""
+        """Put a pod that is not waiting any more on the node in a row."""
         self.stuck.drop(key)
         self.table.bind(key, shape, row)
         status = replace(pod.status, conditions=self._scheduled("True"), nominated_node_name="")
-        bound = self.store.put(pod, key, spec=replace(pod.spec, node_name=self.table.name_of(row)), status=status)
-        self.on_bound(key, cast("Pod", bound))
+        self._binding = key
+        bound = self.store.put_pod(pod, key, spec=replace(pod.spec, node_name=self.table.name_of(row)), status=status)
+        self._binding = ""
+        self.on_bound(key, bound, shape)
 
     def _fail(self, key: str, pod: Pod) -> None:
         self.stuck.add(key, self.shapes.of(key, pod))
@@ -228,7 +233,7 @@ class Scheduler:
         for entry in pod.status.conditions:
             if entry.type == "PodScheduled" and entry.status == "False":
                 return
-        self.store.put(pod, key, status=replace(pod.status, conditions=self._scheduled("False")))
+        self.store.put_pod(pod, key, status=replace(pod.status, conditions=self._scheduled("False")))
 
     def _scheduled(self, status: str) -> tuple[Condition, ...]:
         """Return the condition of a pod that is or isn't scheduled now; thousands may share one."""

@@ -110,19 +110,19 @@ class NodeScores:
         if not constraints:
             return scores
         spread = self._spread_of_few(shape, constraints, rows, columns)
-        return [score + 2 * more for score, more in zip(scores, spread, strict=True)]
+        return [*map(add, scores, spread)]
 
     def _score_of_resources(self, row: int, columns: ShapeColumns) -> int:
         table = self.table
-        at, cpu, memory = row * table.rooms.width, *columns.requests
-        all_cpu, all_memory = table.allocatables.cells[at], table.allocatables.cells[at + 1]
+        able, taken, room = table.allocatables.cells, table.scorings.cells, table.rooms.cells
+        at, (cpu, memory), (scored_cpu, scored_memory) = row * table.rooms.width, columns.requests, columns.scoring
+        all_cpu, all_memory = able[at], able[at + 1]
         able_cpu, able_memory = all_cpu or 1, all_memory or 1
-        scored_cpu, scored_memory = columns.scoring
-        free_cpu = (all_cpu - table.scorings.cells[2 * row] - scored_cpu) * 100 // able_cpu
-        free_memory = (all_memory - table.scorings.cells[2 * row + 1] - scored_memory) * 100 // able_memory
+        free_cpu = (all_cpu - taken[2 * row] - scored_cpu) * 100 // able_cpu
+        free_memory = (all_memory - taken[2 * row + 1] - scored_memory) * 100 // able_memory
         score = (max(free_cpu, 0) + max(free_memory, 0)) // 2
         if cpu or memory:
-            used_cpu, used_memory = all_cpu - table.rooms.cells[at], all_memory - table.rooms.cells[at + 1]
+            used_cpu, used_memory = all_cpu - room[at], all_memory - room[at + 1]
             before = _apart(used_cpu / able_cpu, used_memory / able_memory)
             after = _apart((used_cpu + cpu) / able_cpu, (used_memory + memory) / able_memory)
             score += int(75 + 50 * (before - after))
@@ -131,6 +131,7 @@ class NodeScores:
     def _spread_of_few(
         self, shape: PodShape, constraints: Sequence[_Soft], rows: Sequence[int], columns: ShapeColumns
     ) -> list[int]:
+        """Return what the constraints count for, with their weight."""
         raw, ignored, kept = list[float](), set[int](), columns.standing
         for key, max_skew, group, topology in constraints:
             standing = kept.get(key)
@@ -150,13 +151,15 @@ class NodeScores:
             raw = [*map(add, raw, more)] if raw else more
         rounded = [floor(amount + 0.5) for amount in raw]
         if not ignored:
-            high = max(rounded)
-            both = high + min(rounded)
-            return [100 * (both - amount) // high for amount in rounded] if high else [100] * len(rows)
+            high, low = max(rounded), min(rounded)
+            if high == low or not high:
+                return [200] * len(rows)
+            both = high + low
+            return [100 * (both - amount) // high * 2 for amount in rounded]
         considered = [amount for at, amount in enumerate(rounded) if at not in ignored]
         high, low = max(considered, default=0), min(considered, default=0)
         return [
-            0 if at in ignored else 100 * (high + low - amount) // high if high else 100
+            0 if at in ignored else 100 * (high + low - amount) // high * 2 if high else 200
             for at, amount in enumerate(rounded)
         ]
 

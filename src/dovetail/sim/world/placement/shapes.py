@@ -167,7 +167,8 @@ def _host_ports(spec: PodSpec) -> tuple[tuple[int, str], ...]:
     )
 
 
-_Entry = tuple[int, PodShape]
+_Entry = tuple[int, str, PodShape]
+"""How many were added up to this one, its key and its shape."""
 _Queue = OrderedDict[str, _Entry]
 """Its first entry is found at once, however many were taken out before it."""
 _Name = TypeVar("_Name", PodShape, bytes)
@@ -201,7 +202,7 @@ class Stuck:
         """Put a pod at the end, unless it is there."""
         if key not in self._entries:
             self.number += 1
-            entry = self._entries[key] = (self.number, shape)
+            entry = self._entries[key] = (self.number, key, shape)
             _put_in(self._by_kind, shape.kind, key, entry)
             if shape.looks_at_pods:
                 _put_in(self._looking_at_pods, shape, key, entry)
@@ -212,7 +213,7 @@ class Stuck:
         """Take a pod out, if it is there."""
         entry = self._entries.pop(key, None)
         if entry is not None:
-            shape = entry[1]
+            shape = entry[2]
             _take_out(self._by_kind, shape.kind, key)
             if shape.looks_at_pods:
                 _take_out(self._looking_at_pods, shape, key)
@@ -233,7 +234,7 @@ class Stuck:
 
     def kinds(self) -> Iterator[PodShape]:
         """Yield a shape of each kind."""
-        return (next(iter(queue.values()))[1] for queue in self._by_kind.values())
+        return (_first(queue)[2] for queue in self._by_kind.values())
 
     def added_after(self, number: int) -> Collection[str]:
         """Return the pods that were added when so many had been added before."""
@@ -269,13 +270,12 @@ class Stuck:
         if self._by_shape is None:
             self._by_shape = {}
             for key, entry in self._entries.items():
-                _put_in(self._by_shape, entry[1], key, entry)
+                _put_in(self._by_shape, entry[2], key, entry)
         return self._by_shape
 
 
-def _first(queue: _Queue) -> tuple[int, str, PodShape]:
-    key, (number, shape) = next(iter(queue.items()))
-    return number, key, shape
+def _first(queue: _Queue) -> _Entry:
+    return next(iter(queue.values()))
 
 
 def _put_in(queues: dict[_Name, _Queue], name: _Name, key: str, entry: _Entry) -> None:
