@@ -1,9 +1,12 @@
 """Looks that the engine saves would have found nothing: looking every time, at every command, gives the same run."""
 
+from collections.abc import Container
+
 import pytest
 
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.lookout import Lookout
+from dovetail.lifecycle.commands.marks import Marks
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import InstructionFailed, InstructionSucceeded
 from dovetail.sim.checks.swarm import run_seed
@@ -23,6 +26,14 @@ class _All(Lookout):
         found = list(runs.values()) if something_happened else fewer
         SAVED["looks"] += len(found) - len(fewer)
         return found
+
+
+class _Searched(Marks):
+    """Search all marks whenever one has changed."""
+
+    def have_changed(self, controller: str, *known: Container[str]) -> bool:
+        SAVED["looks"] += not super().have_changed(controller, *known)
+        return True
 
 
 class _Busy(Engine):
@@ -47,6 +58,7 @@ def test_a_run_with_faults(seed: int, all_looked_at: pytest.MonkeyPatch) -> None
     """The run is the same with crashes, lost answers and vanished objects."""
     outcome = run_seed(seed)
     all_looked_at.setattr("dovetail.lifecycle.command_runner.Lookout", _All)
+    all_looked_at.setattr("dovetail.lifecycle.store.Marks", _Searched)
     all_looked_at.setattr("dovetail.sim.world.world.Engine", _Busy)
     assert run_seed(seed) == outcome
 
