@@ -195,8 +195,7 @@ def test_events_follow_the_verdicts_that_changed(seed: int) -> None:
         ]
         assert [item.name for item in said if isinstance(item, PublishEvent)] == told
         last = {node: lasting.get(node, last.get(node, "")) for node in nodes}
-        counts = announcer._counted
-        assert counts == {node: (pools[node], gates[node]) for node in nodes}
+        assert announcer._counted == {node: (node, pools[node], gates[node]) for node in nodes}
 
 
 def test_verdicts_of_nodes_that_are_gone_are_not_counted() -> None:

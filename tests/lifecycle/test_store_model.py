@@ -165,6 +165,37 @@ def test_the_store_is_what_was_seen(seed: int) -> None:
     assert set(store.versions()) >= {"nodes", "pods", "node_claims", "node_pools"}
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_marks_that_are_news(seed: int) -> None:
+    """While no changed mark is news, the marks of no known command stay the same; a known command's is never news."""
+    dice, store = Random(seed), Store()
+    quiet = 0
+    for _ in range(300):
+        before = store.marks.others("dovetail", {"one", "two"})
+        item = thing(dice)
+        if dice.random() < 0.25:
+            store.vanish(type(item).__name__, item.metadata.namespace, item.metadata.name)
+        else:
+            store.observe(item)
+        if not store.marks.have_changed("dovetail", {"one"}, {"two": 1}):
+            assert store.marks.others("dovetail", {"one", "two"}) == before
+            quiet += isinstance(item, Node) and names.COMMAND in item.metadata.annotations
+        assert not store.marks.have_changed("dovetail"), "it is told once"
+    assert quiet > 0
+
+
+def test_marks_of_very_many_commands_are_news() -> None:
+    """An engine that never asks keeps a bounded memory of changed marks, and takes them all for news."""
+    store, at = Store(), datetime(2026, 1, 1, tzinfo=UTC)
+    commands = {f"c{number}": None for number in range(2000)}
+    for ident in commands:
+        made = Record(id=ident, action=Action.DELETE_EMPTY, method=Method.EMPTY, phase="", since=at, nodes=())
+        store.observe(node(f"n-{ident}", annotations={names.COMMAND: encode_record(made)}))
+    assert len(store.marks._changed) <= 1000
+    assert store.marks.have_changed("dovetail", commands)
+    assert not store.marks.have_changed("dovetail", commands)
+
+
 def test_marks_have_a_version_of_their_own() -> None:
     """The marks version grows only when an object with a mark changes."""
     store = Store()

@@ -1,9 +1,14 @@
-"""Commands that the lookout skips would not have moved: checking every command gives the same run."""
+"""Looks that the engine saves would have found nothing: looking every time, at every command, gives the same run."""
+
+from collections.abc import Container
 
 import pytest
 
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.lookout import Lookout
+from dovetail.lifecycle.commands.marks import Marks
+from dovetail.lifecycle.engine import Engine
+from dovetail.lifecycle.messages import InstructionFailed, InstructionSucceeded
 from dovetail.sim.checks.swarm import run_seed
 from dovetail.sim.run import run_scenario
 from dovetail.sim.scenarios.scenario import load_scenario
@@ -23,6 +28,23 @@ class _All(Lookout):
         return found
 
 
+class _Searched(Marks):
+    """Search all marks whenever one has changed."""
+
+    def have_changed(self, controller: str, *known: Container[str]) -> bool:
+        SAVED["looks"] += not super().have_changed(controller, *known)
+        return True
+
+
+class _Busy(Engine):
+    """Look at everything after every answer, also after the thousandth hold of the same moment."""
+
+    def _answer(self, event: InstructionSucceeded | InstructionFailed):  # type: ignore[no-untyped-def]
+        SAVED["looks"] += self._idle_at is not None and self._idle_at == self._state.moment
+        self._idle_at = None
+        return super()._answer(event)
+
+
 @pytest.fixture
 def all_looked_at(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Return a patch that is not active yet."""
@@ -36,6 +58,8 @@ def test_a_run_with_faults(seed: int, all_looked_at: pytest.MonkeyPatch) -> None
     """The run is the same with crashes, lost answers and vanished objects."""
     outcome = run_seed(seed)
     all_looked_at.setattr("dovetail.lifecycle.command_runner.Lookout", _All)
+    all_looked_at.setattr("dovetail.lifecycle.store.Marks", _Searched)
+    all_looked_at.setattr("dovetail.sim.world.world.Engine", _Busy)
     assert run_seed(seed) == outcome
 
 
@@ -49,5 +73,18 @@ def test_a_run(name: str, policy: str, minutes: int, all_looked_at: pytest.Monke
     chosen = next(entry for entry in scenario.policies if entry.name == policy)
     result = run_scenario(scenario, chosen, 0, minutes * MINUTE)
     all_looked_at.setattr("dovetail.lifecycle.command_runner.Lookout", _All)
+    assert run_scenario(scenario, chosen, 0, minutes * MINUTE) == result
+    assert SAVED["looks"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "minutes"), [("issue-7146", "recommended", 30), ("batch-churn", "threshold", 20)]
+)
+def test_answers_of_one_moment(name: str, policy: str, minutes: int, all_looked_at: pytest.MonkeyPatch) -> None:
+    """The run is the same if every answer to a hold makes the engine look, and some of these looks are saved."""
+    scenario = load_scenario(name)
+    chosen = next(entry for entry in scenario.policies if entry.name == policy)
+    result = run_scenario(scenario, chosen, 0, minutes * MINUTE)
+    all_looked_at.setattr("dovetail.sim.world.world.Engine", _Busy)
     assert run_scenario(scenario, chosen, 0, minutes * MINUTE) == result
     assert SAVED["looks"] > 0

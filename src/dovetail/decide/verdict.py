@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 
 from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -49,8 +50,8 @@ class Verdicts:
         self._context, self._runs = context, runs
         self._batch = frozenset(name for command in runs[Method.MULTI_NODE].commands for name in command.nodes)
         simulated = (Method.UNHEALTHY, Method.EXPIRED, Method.DRIFTED, Method.SINGLE_NODE)
-        pods = sum(len(facts.reschedulable) for method in simulated for facts in context.passing(method))
-        self._thorough = pods <= FIRST_GATE_PODS_MAX
+        pods = accumulate(len(facts.reschedulable) for method in simulated for facts in context.passing(method))
+        self._thorough = all(count <= FIRST_GATE_PODS_MAX for count in pods)
 
     def all(self) -> tuple[NodeVerdict, ...]:
         """Return every node's verdict, by name."""

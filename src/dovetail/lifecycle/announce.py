@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
+from operator import itemgetter
 from typing import Final
 
 from dovetail.decide.outcome import BlockedMove
@@ -39,24 +40,29 @@ VERDICTS_EVERY: Final = 60 * SECOND
 """How often all verdicts are computed, at most: on a busy cluster every round would, for thousands of sentences."""
 BLOCKED_MEMORY: Final = 3600 * SECOND
 """How long a move that was blocked must not have been before it counts as another one."""
-_PASSING: Final = (
-    Gate.STABILIZATION,
-    Gate.UNINITIALIZED_DESTINATION,
-    Gate.BACK_OFF,
-    Gate.CONSOLIDATE_AFTER,
-    Gate.GRACE_PERIOD,
-    Gate.NOMINATED,
-    Gate.MARKED_FOR_DELETION,
+_PASSING: Final = frozenset(
+    gate.value
+    for gate in (
+        Gate.STABILIZATION,
+        Gate.UNINITIALIZED_DESTINATION,
+        Gate.BACK_OFF,
+        Gate.CONSOLIDATE_AFTER,
+        Gate.GRACE_PERIOD,
+        Gate.NOMINATED,
+        Gate.MARKED_FOR_DELETION,
+    )
 )
 """Waits that end by themselves, and nodes that leave already: nothing blocks these nodes.
 
 Where pods come and go, each of them would otherwise be an event on a node, with other seconds every time.
 """
-_OF_POOLS: Final = (Gate.BUDGET, Gate.WINDOW, Gate.HEALTH)
+_OF_POOLS: Final = frozenset(gate.value for gate in (Gate.BUDGET, Gate.WINDOW, Gate.HEALTH))
 """What holds all nodes of a pool at once. It is one event on the pool, as Karpenter has it, not one on every node."""
 _CONSOLIDATION: Final = (Method.EMPTY, Method.MULTI_NODE, Method.SINGLE_NODE)
 _DEFAULT_POLICY: Final = "WhenEmptyOrUnderutilized"
 _ATTODOLLARS: Final = 10**18
+_node: Final[Callable[[BriefVerdict], str]] = itemgetter(0)
+_pool_and_verdict: Final[Callable[[BriefVerdict], tuple[str, str]]] = itemgetter(1, 2)
 
 
 def publish(kind: str, name: str, reason: str, message: str, *, warning: bool = False) -> PublishEvent:
@@ -147,7 +153,7 @@ class Announcer:
     ) -> None:
         self._verdicts_every = verdicts_every
         self._manages, self._exists = manages, exists
-        self._counted: dict[str, tuple[str, str]] = {}
+        self._counted: dict[str, BriefVerdict] = {}
         self._tally: Counter[tuple[str, str]] = Counter()
         self._vanished: dict[str, None] = {}
         self._published: frozenset[BriefVerdict] = frozenset()
@@ -215,8 +221,8 @@ class Announcer:
         self._verdicts_at, self._verdicts_of = elapsed, result
         events = self._changes(result) if publishes else []
         self._vanished = {}
-        self._counted = {node: (pool, verdict) for node, pool, verdict in result.brief_verdicts}
-        self._tally = Counter(self._counted.values())
+        self._counted = dict(zip(map(_node, result.brief_verdicts), result.brief_verdicts, strict=True))
+        self._tally = Counter(map(_pool_and_verdict, self._counted.values()))
         return [*self._counts_of(), *events]
 
     def _without_gone(self) -> Iterator[Report]:
@@ -224,7 +230,7 @@ class Announcer:
         gone = [node for node in self._vanished if not self._exists(node)]
         self._vanished = {}
         for node in gone:
-            self._tally[self._counted.pop(node)] -= 1
+            self._tally[_pool_and_verdict(self._counted.pop(node))] -= 1
         if gone:
             yield from self._counts_of()
 
@@ -281,8 +287,9 @@ class Announcer:
     def _changes(self, result: Decision) -> list[PublishEvent]:
         """Return events about verdicts that changed since the last ones that were published."""
         before, self._published = self._published, frozenset(result.brief_verdicts)
-        changed = [entry for entry in result.brief_verdicts if entry not in before]
-        for node in {entry.node for entry in before - self._published}.difference(entry.node for entry in changed):
+        new = self._published - before
+        changed = [entry for entry in result.brief_verdicts if entry in new] if new else []
+        for node in {entry.node for entry in before - self._published}.difference(map(_node, new)):
             self._verdicts.pop(node, None)  # it is gone
         events = []
         for entry in changed:
@@ -292,7 +299,7 @@ class Announcer:
             self._verdicts[entry.node] = entry.verdict
             if not entry.node_pool or not self._manages(entry.node_pool):
                 continue  # the controller that manages that pool reports why its nodes stay
-            if entry.verdict not in (ELIGIBLE, known, *_OF_POOLS):
+            if entry.verdict not in (ELIGIBLE, known) and entry.verdict not in _OF_POOLS:
                 events.append(
                     publish("Node", entry.node, "DisruptionBlocked", f"{entry.verdict}: {result.why(entry.node)}")
                 )

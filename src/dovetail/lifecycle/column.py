@@ -135,9 +135,10 @@ class Column:
     def _cut(self, part: int) -> None:
         """Cut a part that has grown too large, or remove it if nothing is left of it."""
         places, items = self._places[part], self._parts[part]
-        size = len(places) if len(places) <= 2 * _PART else _PART
-        cuts = range(0, len(places), size or 1)
+        if 0 < len(places) <= 2 * _PART:
+            self._firsts[part] = places[0]
+            return
+        cuts = range(0, len(places), _PART)
         self._firsts[part : part + 1] = [places[at] for at in cuts]
-        if len(cuts) != 1:
-            self._places[part : part + 1] = [places[at : at + size] for at in cuts]
-            self._parts[part : part + 1] = [items[at : at + size] for at in cuts]
+        self._places[part : part + 1] = [places[at : at + _PART] for at in cuts]
+        self._parts[part : part + 1] = [items[at : at + _PART] for at in cuts]

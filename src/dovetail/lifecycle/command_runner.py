@@ -59,6 +59,7 @@ class CommandRunner:
     def forget(self) -> None:
         """Forget everything that belongs to acting: another process may have changed it."""
         self.sweeps = Attempts()
+        self._strange_marks = True
         self._refused_last: tuple[str, ...] = ()
         self._gives_way: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._advanced_at: tuple[int, int, int] | None = None
@@ -117,9 +118,14 @@ class CommandRunner:
         due = self.next_at()
         if state.marks_seen == state.store.marks.version and (due is None or due > state.elapsed):
             return
+        has_news = state.store.marks.have_changed(state.controller, state.runs, state.pacing.ended)
+        all_known = due is None and not self._strange_marks and state.marks_seen is not None
         state.marks_seen = state.store.marks.version
+        if all_known and not has_news:
+            return
         known = state.runs.keys() | state.pacing.ended.keys()
         left = resume.find(state.store, state.controller, known, state.manages)
+        self._strange_marks = left.any_marks
         self._resume(left.records)
         wanted = {sweep.id for sweep in left.sweeps}
         for ident in self.sweeps.ids():

@@ -8,7 +8,7 @@ leads and has seen everything once; in observe mode it never acts. Sits at the t
 
 from datetime import datetime
 from enum import Enum
-from typing import Final, assert_never
+from typing import assert_never
 
 from dovetail.decide.decider import Decider
 from dovetail.decide.in_flight import InFlight
@@ -27,7 +27,6 @@ from dovetail.lifecycle.messages import (
     ClockAdvanced,
     ClockSet,
     Event,
-    Failure,
     Instruction,
     InstructionFailed,
     InstructionSucceeded,
@@ -47,9 +46,6 @@ from dovetail.lifecycle.store import Store
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod
 from dovetail.model.settings import Settings, SteeringMode
-
-RIGHT_MISSING: Final = 600 * SECOND
-"""How long no eviction is asked for after one was forbidden: the drain does it."""
 
 
 class _Stir(Enum):
@@ -87,6 +83,7 @@ class Engine:
         self.last_round: Decision | None = None
         self._woken_for: datetime | None = None
         self._quiet_until = 0
+        self._idle_at: tuple[datetime, int, int] | None = None
         self._holds_until: int | None = None
         self._round_key: tuple[int, int] | None = None
         self._steering = Steering()
@@ -199,6 +196,7 @@ class Engine:
         if stir is _Stir.NOTHING and state.elapsed < self._quiet_until:
             return state.out  # most events of a big cluster: pods that come and go between two rounds
         self._quiet_until = 0  # until `_wake` knows better, every event is looked at
+        moment = state.moment
         if state.is_synced and (state.is_leader or state.observe):
             state.expire()
             if state.acts:
@@ -209,6 +207,7 @@ class Engine:
             if state.acts:
                 self._commands.advance_again()
             self._wake()
+        self._idle_at = moment if stir is _Stir.ALL and not state.out else None
         return state.out
 
     def _take(self, event: Event) -> "_Stir":
@@ -249,8 +248,7 @@ class Engine:
                 self._look_at_all()
                 return _Stir.ALL
             case InstructionSucceeded() | InstructionFailed():
-                self._answer(event)
-                return _Stir.ALL
+                return self._answer(event)
             case _:
                 assert_never(event)
         return _Stir.STORE
@@ -328,22 +326,23 @@ class Engine:
         if leads:
             self._look_at_all()
 
-    def _answer(self, event: InstructionSucceeded | InstructionFailed) -> None:
+    def _answer(self, event: InstructionSucceeded | InstructionFailed) -> "_Stir":
         state = self._state
         run = state.runs.get(event.id.partition("/")[0])
         if run is not None:
             run.attempts.answer(event, state.elapsed)
             self._commands.lookout.is_new_for(run.id)
+        elif self._holds.answer(event, state.elapsed):
+            if isinstance(event, InstructionSucceeded) and self._idle_at == state.moment:
+                return _Stir.NOTHING  # one of thousands at this moment: the last look found nothing to do
         else:
-            for asker in (self._holds, self._conditions, self._commands.sweeps, self._steering, state.aftercare):
+            for asker in (self._conditions, self._commands.sweeps, self._steering, state.aftercare):
                 asker.answer(event, state.elapsed)
         if isinstance(event, InstructionFailed):
-            if event.failure is Failure.FORBIDDEN and "/evict/" in event.id:
-                state.evictions_from = state.elapsed + RIGHT_MISSING
-            if event.failure is Failure.FORBIDDEN and "/surge/" in event.id:
-                state.surges_from = state.elapsed + RIGHT_MISSING
+            state.note_failure(event)
             ident, failure = run.id if run else "", event.failure.value
             state.out.append(InstructionNotDone(command_id=ident, id=event.id, failure=failure, detail=event.detail))
+        return _Stir.ALL
 
     def _hold(self) -> None:
         state = self._state
@@ -419,12 +418,13 @@ class Engine:
         """Ask to be woken at the earliest due time."""
         state = self._state
         elapsed, due = state.elapsed, state.round_due
-        askers = (self._holds, self._conditions, self._commands, state.regrowth, state.landing, state.aftercare)
-        asked = [self._commands.lookout.next_at(elapsed), *[asker.next_at() for asker in askers]]
-        asked += [*state.pacing.times(), *state.regrowth.waits.until.values()]
-        # Everything due has just been done; only a round can be due at once.
-        self._quiet_until = min([at for at in asked if at is not None and elapsed < at < due], default=due)
-        at = state.wall(max(elapsed, self._quiet_until))
-        if at != self._woken_for or at <= state.now:
-            self._woken_for = at
-            state.out.append(WakeAt(at=at))
+        ours = self._commands.lookout.next_at(elapsed), self._commands.next_at()
+        asked = *ours, self._holds.next_at(), self._conditions.next_at(), *state.times()
+        for at in asked:  # everything due has just been done; only a round can be due at once
+            if at is not None and elapsed < at < due:
+                due = at
+        self._quiet_until = due
+        when = state.wall(max(elapsed, due))
+        if when != self._woken_for or when <= state.now:
+            self._woken_for = when
+            state.out.append(WakeAt(at=when))

@@ -30,7 +30,7 @@ from dovetail.lifecycle.memory.pod_events import PodEvents
 from dovetail.lifecycle.memory.regrowth import Regrowth, is_ours
 from dovetail.lifecycle.memory.restlessness import Restlessness
 from dovetail.lifecycle.memory.waste import WasteBook
-from dovetail.lifecycle.messages import Instruction
+from dovetail.lifecycle.messages import Failure, Instruction, InstructionFailed
 from dovetail.lifecycle.reports import CostActionUndone
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
@@ -45,6 +45,8 @@ from dovetail.scheduling.pods.surge import surging_sets
 _MICROSECOND: Final = timedelta(microseconds=1)
 _TURN_MAX: Final = 60 * SECOND
 """How long after a poll is due its turn may come, on a busy machine; more than that was never waited."""
+RIGHT_MISSING: Final = 600 * SECOND
+"""How long no eviction is asked for after one was forbidden: the drain does it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,6 +168,16 @@ class EngineState:
         """Return when the next round is due."""
         return max(self.round_at, self.rests_until)
 
+    @property
+    def moment(self) -> tuple[datetime, int, int]:
+        """Return the time and what is known at it: a second look at the same moment finds nothing that is new."""
+        return self.now, self.store.version, self.facts_version
+
+    def times(self) -> tuple[int | None, ...]:
+        """Return when something that is remembered about past commands ends, or is to be looked at again."""
+        looks = self.regrowth.next_at(), self.landing.next_at(), self.aftercare.next_at()
+        return *looks, *self.pacing.times(), *self.regrowth.waits.until.values()
+
     def expire(self) -> None:
         """Drop what has expired; decisions may differ from then on."""
         self.out.extend(self.outcomes.due(self.elapsed))
@@ -224,6 +236,13 @@ class EngineState:
         for run in self.runs.values():
             if name in run.replacements:
                 run.seen.setdefault(name, uid)
+
+    def note_failure(self, event: InstructionFailed) -> None:
+        """Record that a right is missing, if that is why something was not done."""
+        if event.failure is Failure.FORBIDDEN and "/evict/" in event.id:
+            self.evictions_from = self.elapsed + RIGHT_MISSING
+        if event.failure is Failure.FORBIDDEN and "/surge/" in event.id:
+            self.surges_from = self.elapsed + RIGHT_MISSING
 
     def cost_held_until(self) -> datetime | None:
         """Return until when cost actions wait for the last action to settle; None if they don't wait."""

@@ -228,7 +228,8 @@ class Store:
 
     def nodes_of_claims(self, claims: Iterable[str]) -> list[str]:
         """Return the names of the nodes of those NodeClaims that have one."""
-        return [self._node_of_claim[name] for name in claims if name in self._node_of_claim]
+        node_of = self._node_of_claim
+        return [node_of[name] for name in claims if name in node_of]
 
     def claims_after(self, number: int) -> Iterator[tuple[int, NodeClaim]]:
         """Yield the NodeClaims that came after the first so many (`claims_seen`), numbered, the last one first."""

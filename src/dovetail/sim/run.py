@@ -21,6 +21,8 @@ from dovetail.sim.world.host import Host
 from dovetail.sim.world.world import World, karpenter_settings
 
 SAMPLES = 240
+YOUNG_MAX = 5_000_000
+"""How many objects come before the first are looked through for cycles: more than a world of 10,000 nodes has."""
 
 
 def run_scenario(
@@ -77,7 +79,7 @@ def _collecting_rarely() -> Iterator[None]:
     What is left of them is freed at the end, so that one run after the other needs no more memory than one.
     """
     before = gc.get_threshold()
-    gc.set_threshold(1_000_000, 50, 1_000)
+    gc.set_threshold(YOUNG_MAX, 50, 1_000)
     try:
         yield
     finally:

@@ -117,5 +117,7 @@ class Attempts:
 
     def next_at(self, *, done: bool = False) -> int | None:
         """Return when the next unanswered or failed one is due again; `done`: count those that succeeded too."""
+        if not self._by_id:
+            return None
         times = [attempt.again_at for attempt in self._by_id.values() if done or not attempt.succeeded]
         return min(times, default=None)

@@ -82,8 +82,9 @@ class _Plan:
     command: Command
     phase: Phase
     candidates: tuple[Candidate, ...]
+    replacements: tuple[str, ...]
     claims: tuple[NodeClaim | None, ...]
-    pods: tuple[tuple[Pod, ...], ...]
+    pods: tuple[tuple[str, tuple[Pod, ...]], ...]
     launches: tuple[Replacement, ...]
     placements: tuple[Placement, ...]
     version: int = -1
@@ -126,25 +127,32 @@ def _looked_at(run: Run, command: Command, store: Store, last: _Plan | None) -> 
     """Return what a command has planned now; `last`: what it had, if only objects may have changed since."""
     if last is None or not _is_valid(last, run, store):
         claims = tuple([store.get(NodeClaim, name) for name in run.replacements])
-        last = _plan(run, command, claims, tuple([store.pods_on(node) for node in run.nodes]))
+        last = _plan(run, command, claims, tuple([(node, store.pods_on(node)) for node in run.nodes]))
     last.version = store.version
     return last
 
 
 def _is_valid(plan: _Plan, run: Run, store: Store) -> bool:
     """Return whether the objects of a command are those that its plan was computed from."""
-    if len(plan.claims) != len(run.replacements):
+    if plan.replacements is not run.replacements:
         return False
-    for name, claim in zip(run.replacements, plan.claims, strict=True):
-        if store.get(NodeClaim, name) is not claim:
+    for node, pods in plan.pods:
+        if store.pods_on(node) is not pods:
             return False
-    return all(store.pods_on(node) is pods for node, pods in zip(run.nodes, plan.pods, strict=True))
+    claims = zip(plan.replacements, plan.claims, strict=True)
+    return not plan.claims or all(store.get(NodeClaim, name) is claim for name, claim in claims)
 
 
-def _plan(run: Run, command: Command, claims: tuple[NodeClaim | None, ...], pods: tuple[tuple[Pod, ...], ...]) -> _Plan:
+def _plan(
+    run: Run,
+    command: Command,
+    claims: tuple[NodeClaim | None, ...],
+    pods: tuple[tuple[str, tuple[Pod, ...]], ...],
+) -> _Plan:
     launches: list[Replacement] = []
     placements: list[Placement] = []
-    own = {f"{pod.metadata.namespace}/{pod.metadata.name}": None for here in pods for pod in here}
+    metas = [pod.metadata for _, here in pods for pod in here]
+    own = {f"{meta.namespace}/{meta.name}": None for meta in metas}
     for name, spec, claim in zip(run.replacements, command.replacements, claims, strict=True):
         planned = tuple(pod for pod in spec.pods if pod in own)
         if claim is not None and claim.status.provider_id:
@@ -158,7 +166,7 @@ def _plan(run: Run, command: Command, claims: tuple[NodeClaim | None, ...], pods
     going = sorted((where[pod], pod) for pod in own if pod in where)
     for at, entries in groupby(going, key=lambda entry: entry[0][0]):
         placements.append(Placement(node=command.placements[at].node, pods=tuple(pod for _, pod in entries)))
-    return _Plan(command, run.phase, run.candidates, claims, pods, tuple(launches), tuple(placements))
+    return _Plan(command, run.phase, run.candidates, run.replacements, claims, pods, tuple(launches), tuple(placements))
 
 
 def has_pods(claim_name: str, store: Store) -> bool:

@@ -4,6 +4,7 @@ So the marks of commands in progress, which are nearly all, need no look while o
 predecessor left. Decides nothing. Sits in lifecycle, above `records`; `store` keeps it up to date.
 """
 
+from collections.abc import Container
 from collections.abc import Set as AbstractSet
 from typing import Final
 
@@ -15,6 +16,8 @@ _Mark = tuple[type, str]
 """Kind and name of an object."""
 _NOBODY: Final = ""
 """Controller and command of an object without a readable record."""
+_CHANGES_MAX: Final = 1000
+"""How many commands with changed marks are told apart; from then on, any may have changed."""
 
 
 class Marks:
@@ -25,6 +28,7 @@ class Marks:
         self.nodes: dict[str, None] = {}
         self.claims: dict[str, None] = {}
         self._by: dict[str, dict[str, dict[_Mark, None]]] = {}
+        self._changed: dict[tuple[str, str], None] = {}
 
     def learn(self, item: Node | NodeClaim) -> None:
         """Add an object if it is marked."""
@@ -33,7 +37,7 @@ class Marks:
         self._marked(item)[item.metadata.name] = None
         controller, command = _command_of(item)
         self._by.setdefault(controller, {}).setdefault(command, {})[type(item), item.metadata.name] = None
-        self.version += 1
+        self._note(controller, command)
 
     def forget(self, item: Node | NodeClaim) -> None:
         """Remove an object, exactly as it was learned."""
@@ -48,7 +52,25 @@ class Marks:
             del commands[command]
         if not commands:
             del self._by[controller]
+        self._note(controller, command)
+
+    def _note(self, controller: str, command: str) -> None:
         self.version += 1
+        if len(self._changed) < _CHANGES_MAX:
+            self._changed[controller, command] = None
+
+    def have_changed(self, controller: str, *known: Container[str]) -> bool:
+        """Return whether a mark has changed, since the last question, that belongs to no known command.
+
+        Those of other controllers don't count.
+        """
+        changed, self._changed = self._changed, {}
+        if len(changed) >= _CHANGES_MAX:
+            return True
+        return any(
+            by == _NOBODY or (by == controller and not any(command in commands for commands in known))
+            for by, command in changed
+        )
 
     def _marked(self, item: Node | NodeClaim) -> dict[str, None]:
         return self.nodes if isinstance(item, Node) else self.claims

@@ -21,10 +21,14 @@ from dovetail.model.objects import Node, NodeClaim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftovers:
-    """Records of commands that no engine runs, and single marks to remove."""
+    """Records of commands that no engine runs, and single marks to remove.
+
+    `any_marks`: whether there are marks of no known command at all, also such as nothing is done about.
+    """
 
     records: tuple[Record, ...]
     sweeps: tuple[UntaintNode | ClearRecord, ...]
+    any_marks: bool
 
 
 def find(store: Store, controller: str, known: AbstractSet[str], manages: Callable[[str], bool]) -> Leftovers:
@@ -50,7 +54,8 @@ def find(store: Store, controller: str, known: AbstractSet[str], manages: Callab
             sweep = _sweep(store, node, record, manages)
             if sweep is not None:
                 sweeps.append(sweep)
-    return Leftovers(records=tuple(records[ident] for ident in sorted(records)), sweeps=tuple(sweeps))
+    latest = tuple(records[ident] for ident in sorted(records))
+    return Leftovers(records=latest, sweeps=tuple(sweeps), any_marks=bool(nodes or claims))
 
 
 def _keep_latest(records: dict[str, Record], record: Record) -> None:

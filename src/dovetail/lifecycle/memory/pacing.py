@@ -113,14 +113,15 @@ class Pacing:
         """Drop what has expired; True if there was something."""
         dropped = False
         for memory in self._memories():
-            for key in [key for key, until in memory.items() if until <= elapsed]:
-                del memory[key]
+            if memory and min(memory.values()) <= elapsed:
+                for key in [key for key, until in memory.items() if until <= elapsed]:
+                    del memory[key]
                 dropped = True
         return dropped
 
     def times(self) -> list[int]:
         """Return when each memory ends."""
-        return [until for memory in self._memories() for until in memory.values()]
+        return [until for memory in self._memories() if memory for until in memory.values()]
 
     def settles_at(self, elapsed: int) -> int | None:
         """Return until when no cost action starts; None if none has to wait (docs/designs, stabilization)."""
