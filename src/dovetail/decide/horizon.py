@@ -65,10 +65,11 @@ def _crossing(context: RoundContext, nodes: tuple[NodeFacts, ...], refusal: Refu
 
     Design: savings-threshold: nodes get easier to move as they age.
     """
-    missing = refusal.required - refusal.savings
+    required = refusal.required
+    missing = required.numerator - refusal.savings * required.denominator
     (amount, per), *others = (context.haste.falls_by(facts) for facts in nodes)
     for falls, span in others:
         amount, per = amount * span + falls * per, per * span
     if amount > 0:
-        wait = -(-missing.numerator * per // (missing.denominator * amount))  # whole nanoseconds, rounded up
+        wait = -(-missing * per // (required.denominator * amount))  # whole nanoseconds, rounded up
         yield later(context.now, wait)
