@@ -271,7 +271,7 @@ class SieveView:
         demand, marks = self._sieve.demand[rows], self._sieve.mark[rows]
         own = self._planned.room[places]
         room = np.empty_like(demand)
-        for number in np.unique(marks).tolist():
+        for number in np.flatnonzero(np.bincount(marks)).tolist():
             total, fits = self._shelter.usable(Demand({}, self._sieve.marks[number]))
             at = np.flatnonzero(marks == number)
             here = np.array(total, dtype=np.int64 if max(total, default=0) <= _ENOUGH else object)
@@ -335,7 +335,5 @@ def _new_in(numbers: _Ints, asked: _Flags) -> list[int]:
     new = numbers[~asked[numbers]]
     if not new.size:
         return []
-    found = np.unique(new)
-    asked[found] = True
-    result: list[int] = found.tolist()
-    return result
+    asked[new] = True
+    return sorted(set(new.tolist()))
