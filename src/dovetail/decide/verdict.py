@@ -48,9 +48,7 @@ class Verdicts:
     def __init__(self, context: RoundContext, runs: Mapping[Method, MethodRun]) -> None:
         self._context, self._runs = context, runs
         self._batch = frozenset(name for command in runs[Method.MULTI_NODE].commands for name in command.nodes)
-        simulated = (Method.UNHEALTHY, Method.EXPIRED, Method.DRIFTED, Method.SINGLE_NODE)
-        pods = sum(len(facts.reschedulable) for method in simulated for facts in context.passing(method))
-        self._thorough = pods <= FIRST_GATE_PODS_MAX
+        self._thorough = _has_few_pods(context)
 
     def all(self) -> tuple[NodeVerdict, ...]:
         """Return every node's verdict, by name."""
@@ -106,6 +104,17 @@ _Entry = tuple[FirstClosed, str, Gate | None, tuple[Method, ...]]
 """Where the gates of nodes end, the verdict of all of them (empty: they may differ), and their outlook."""
 _Outlooks = dict[int, _Entry]
 """By identity: many nodes share where their gates end."""
+
+
+def _has_few_pods(context: RoundContext) -> bool:
+    """Return whether there are few enough pods on candidates to simulate all of them."""
+    pods = 0
+    for method in (Method.UNHEALTHY, Method.EXPIRED, Method.DRIFTED, Method.SINGLE_NODE):
+        for facts in context.passing(method):
+            pods += len(facts.reschedulable)
+            if pods > FIRST_GATE_PODS_MAX:
+                return False
+    return True
 
 
 def chains_of(
