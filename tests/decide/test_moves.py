@@ -496,7 +496,7 @@ def test_a_blocked_batch() -> None:
     """One refused node has its own reason; several nodes are reported as a batch with their pools."""
     refusal = below_threshold(DOLLAR, DOLLAR, Fraction(5 * DOLLAR, 2), replaced=False)
     one = blocked_move([facts_of(pool_name="a")], refusal)
-    assert (one.why, one.required) == (refusal.why, 5 * DOLLAR // 2)
+    assert (one.why, one.refusal.required) == (refusal.why, 5 * DOLLAR // 2)
     two = blocked_move([facts_of(pool_name="a"), facts_of(pool_name="a")], refusal)
     assert two.why.startswith("As one batch, 2 nodes of NodePool a would save $1.00/h")
     assert "NodePools a, b would" in blocked_move([facts_of(pool_name="b"), facts_of(pool_name="a")], refusal).why

@@ -6,12 +6,12 @@ from datetime import datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dovetail.decide.facts.cost_order import CostOrder
 from dovetail.decide.facts.lineup import Lineup, step
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.roster import (
     NOBODY,
     ClosedGates,
-    CostOrder,
     FirstClosed,
     Hidden,
     Members,

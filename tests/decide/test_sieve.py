@@ -75,6 +75,7 @@ def test_at_once_as_alone(counted: int, monkeypatch: pytest.MonkeyPatch) -> None
         asked = _Asked(Crowd(seed))
         for most in (0, 20, 30, 1000):
             asked.sieve.refusals[:] = [None] * len(asked.sieve.refusals)
+            asked.sieve.answered[:] = -1
             for again in (False, True):
                 found, told = asked.at_once(most)
                 for number, place in enumerate(asked.rows):

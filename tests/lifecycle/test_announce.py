@@ -1,9 +1,11 @@
 """What the engine reports about commands: numbers first, a few node names, all names in the figures."""
 
+from fractions import Fraction
 from random import Random
 
 import pytest
 
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import BlockedMove
 from dovetail.lifecycle.announce import BLOCKED_MEMORY, Announcer, command_event, command_report
 from dovetail.lifecycle.commands.attempts import SECOND
@@ -14,7 +16,7 @@ from dovetail.lifecycle.messages import Instruction, ObjectObserved, PublishEven
 from dovetail.lifecycle.reports import RecordIgnored, Report, some_of
 from dovetail.model.command import Action, Method
 from dovetail.model.objects import Node, ObjectMeta
-from dovetail.model.verdicts import NodeVerdict
+from dovetail.model.verdicts import Gate, NodeVerdict
 from tests.support.lifecycle_world import T0, Found
 
 
@@ -74,7 +76,8 @@ def test_event_of_a_node_names_few_replacements() -> None:
 
 def blocked(nodes: str, *pools: str, why: str = "It saves too little.") -> BlockedMove:
     """Return a move of these nodes that the savings threshold refused."""
-    return BlockedMove(nodes=tuple(nodes.split()), node_pools=pools, savings=1, required=2, why=why)
+    refusal = Refusal(gate=Gate.SAVINGS_THRESHOLD, why=why, savings=1, required=Fraction(2))
+    return BlockedMove(nodes=tuple(nodes.split()), node_pools=pools, refusal=refusal)
 
 
 def counted(said: list[Instruction]) -> dict[str, int]:

@@ -18,10 +18,11 @@ from msgspec.structs import replace
 from dovetail.api.policy import effective_policy
 from dovetail.api.pool_marks import read_history
 from dovetail.decide.facts.cache import FactsCache
+from dovetail.decide.facts.cost_order import CostOrder
 from dovetail.decide.facts.lineup import Lineup
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.reading import Reader
-from dovetail.decide.facts.roster import CostOrder, FirstClosed, Roster
+from dovetail.decide.facts.roster import FirstClosed, Roster
 from dovetail.decide.facts.vetoes import Vetoes
 from dovetail.decide.gates import timers
 from dovetail.decide.gates.balanced import PoolTotals, pool_totals

@@ -20,11 +20,16 @@ def next_change(context: RoundContext, refused: Iterable[tuple[tuple[NodeFacts, 
     """Return the earliest time after now at which a round could answer differently; None: never by time alone."""
     now = context.now
     times = [*_scene_times(context)]
+    waits = []
     for nodes, refusal in refused:
         if refusal.gate in (Gate.SAVINGS_THRESHOLD, Gate.WASTE):
-            times.extend(_crossing(context, nodes, refusal))
+            wait = _until_crossing(context, nodes, refusal)
+            if wait > 0:
+                waits.append(wait)
         if refusal.due is not None:
             times.append(refusal.due)
+    if waits:
+        times.append(later(now, min(waits)))
     soonest = context.roster.timetable.soonest(context.nodes, now, lambda facts: node_times(facts, context))
     if soonest is not None:
         times.append(soonest)
@@ -60,15 +65,15 @@ def node_times(facts: NodeFacts, context: RoundContext) -> tuple[datetime, ...]:
     return (*times, *facts.window_edges(context.now)) if rules.pod_windows and facts.pod_windows else times
 
 
-def _crossing(context: RoundContext, nodes: tuple[NodeFacts, ...], refusal: Refusal) -> Iterator[datetime]:
-    """Return when ageing lowers the required savings to the savings.
+def _until_crossing(context: RoundContext, nodes: tuple[NodeFacts, ...], refusal: Refusal) -> int:
+    """Return in how many nanoseconds ageing lowers the required savings to the savings; 0: never.
 
     Design: savings-threshold: nodes get easier to move as they age.
     """
-    missing = refusal.required - refusal.savings
-    (amount, per), *others = (context.haste.falls_by(facts) for facts in nodes)
-    for falls, span in others:
+    required = refusal.required
+    missing = required.numerator - refusal.savings * required.denominator
+    amount, per = context.haste.falls_by(nodes[0])
+    for facts in nodes[1:]:
+        falls, span = context.haste.falls_by(facts)
         amount, per = amount * span + falls * per, per * span
-    if amount > 0:
-        wait = -(-missing.numerator * per // (missing.denominator * amount))  # whole nanoseconds, rounded up
-        yield later(context.now, wait)
+    return -(-missing * per // (required.denominator * amount)) if amount > 0 else 0  # rounded up

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.steering_plan import SteeringPlan
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Command, Method
@@ -71,9 +72,12 @@ class BlockedMove(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: tuple[str, ...]
     node_pools: tuple[str, ...]
-    savings: Money
-    required: Money
-    why: str
+    refusal: Refusal
+
+    @property
+    def why(self) -> str:
+        """Return the sentence."""
+        return self.refusal.why
 
 
 class BufferRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -72,8 +72,7 @@ def as_waste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> Refus
     due = None if rate is None else Wasted(amount=amount, rate=rate, at=context.now).when(asked)
     when = "once it could go" if due is None else f"at {clock(due)}"
     haste = _why_no_haste(context, facts, refusal)
-    return replace(
-        refusal,
+    return Refusal(
         gate=Gate.WASTE,
         why=f"It does not go at once ({haste}); it has wasted {dollars(amount)} so far and goes when "
         f"{dollars(asked)} are wasted, {when}.",
@@ -83,7 +82,11 @@ def as_waste(context: RoundContext, facts: NodeFacts, refusal: Refusal) -> Refus
             "asked": dollars(asked, bare=True),
             "at": None if due is None else clock(due),
         },
+        savings=refusal.savings,
+        required=refusal.required,
+        simulated=refusal.simulated,
         due=due,
+        instead=refusal.instead,
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import BlockedMove, BudgetRow
 from dovetail.decide.steering_plan import SteeringPlan, Victim
 from dovetail.lifecycle.messages import (
@@ -13,6 +14,7 @@ from dovetail.lifecycle.messages import (
 from dovetail.model.objects import Node
 from dovetail.model.policies.reasons import Reason
 from dovetail.model.settings import SteeringMode
+from dovetail.model.verdicts import Gate
 from tests.lifecycle.scenes.stage import (
     DOLLAR,
     LANDS,
@@ -215,8 +217,11 @@ def what_is_announced() -> list[str]:
     world = stage(talk, a="", b="")
     planner = talk.planner
     row = BudgetRow(node_pool="web", reason=Reason.DRIFTED, allowed=2, used=1, left=1)
-    move = BlockedMove(nodes=("a",), node_pools=("web",), savings=1, required=2, why="It saves too little.")
-    batch = BlockedMove(nodes=("a", "b"), node_pools=("web",), savings=1, required=2, why="Together too.")
+    alone, together = (
+        Refusal(gate=Gate.SAVINGS_THRESHOLD, why=why, savings=1) for why in ("It saves too little.", "Together too.")
+    )
+    move = BlockedMove(nodes=("a",), node_pools=("web",), refusal=alone)
+    batch = BlockedMove(nodes=("a", "b"), node_pools=("web",), refusal=together)
     planner.budgets, planner.blocked, planner.warnings = (row,), (batch, move), ("Look at this.",)
     talk.begin().run(35)
     planner.budgets = (replace(row, used=2, left=0),)

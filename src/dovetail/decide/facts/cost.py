@@ -21,8 +21,8 @@ UNIT: Final = 1 << 27
 """One pod of default priority, in the unit of eviction costs."""
 _LIMIT: Final = 10 * UNIT
 _INT32: Final = re.compile(r"[+-]?[0-9]+")  # what Go's ParseInt reads in base 10
-_MICROSECOND: Final = timedelta(microseconds=1)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND: Final = timedelta(microseconds=1)
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @lru_cache(maxsize=1024)
@@ -83,7 +83,7 @@ def _life_left(expire_after: int | None, created: datetime | None, now: datetime
         return 1, 1
     if expire_after <= 0:
         return 0, 1
-    age = (now - created) // _MICROSECOND * 1000
+    age = (now - created) // MICROSECOND * 1000
     return min(expire_after, max(0, expire_after - age)), expire_after
 
 
@@ -112,7 +112,7 @@ def ageing(pod_costs: int, expire_after: int | None, created: datetime | None) -
     """Return how the cost of a node falls; in the smallest whole numbers, which are divided fastest."""
     if expire_after is None or created is None:
         return pod_costs, 1, 0, UNIT, 0
-    since, whole, step, unit = (created - _EPOCH) // _MICROSECOND, max(expire_after, 0), 1000, UNIT
+    since, whole, step, unit = (created - EPOCH) // MICROSECOND, max(expire_after, 0), 1000, UNIT
     if whole % step == 0:
         whole, step = whole // step, 1
     if pod_costs % unit == 0:
@@ -122,7 +122,7 @@ def ageing(pod_costs: int, expire_after: int | None, created: datetime | None) -
 
 def costs_at(nodes: Iterable[Ageing], now: datetime) -> list[float]:
     """Return `node_cost` of many nodes, rounded."""
-    at, found = (now - _EPOCH) // _MICROSECOND, []
+    at, found = (now - EPOCH) // MICROSECOND, []
     for factor, whole, step, divisor, since in nodes:
         left = whole - (at - since) * step
         if left > whole:

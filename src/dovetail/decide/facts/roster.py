@@ -5,7 +5,6 @@ the nodes by itself, and may be asked about earlier nodes or times again. A new 
 slowly. Sits in decide, above node_facts, below the cache and the context.
 """
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -14,14 +13,13 @@ from itertools import count
 from operator import attrgetter
 from typing import Final
 
-from dovetail.decide.facts.cost import costs_at
+from dovetail.decide.facts.cost_order import CostOrder
 from dovetail.decide.facts.lineup import Lineup, step
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.oddities import Oddities
 from dovetail.model.cached import cached
 from dovetail.model.command import Method
 from dovetail.model.listing import keys_changed
-from dovetail.model.settings import CandidateOrder
 from dovetail.model.verdicts import Gate
 
 FirstClosed = tuple[tuple[Method, Gate | None], ...]
@@ -30,7 +28,6 @@ TimesOf = Callable[[NodeFacts], Sequence[datetime]]
 """Returns the times at which a node's answers may change."""
 
 _name: Final = attrgetter("name")
-_ageing: Final = attrgetter("ageing")
 _STALE_MAX: Final = 1000
 """How many outdated alarms are kept beside those of the nodes before they are cleared out."""
 
@@ -263,57 +260,6 @@ class Unrefused:
                 leaving.append(left_out[name])
         self._found = _edited(self._found, leaving, coming, nodes)
         return self._found
-
-
-class CostOrder:
-    """Cost candidates in the order in which they are tried."""
-
-    def __init__(self) -> None:
-        self._followed = _Followed()
-        self._at: tuple[CandidateOrder, datetime | None] | None = None
-        self._keys: list[tuple[float, str]] = []
-        self._order: list[NodeFacts] = []
-
-    def of(self, nodes: Sequence[NodeFacts], order: CandidateOrder, now: datetime) -> tuple[NodeFacts, ...]:
-        """Return nodes by lowest disruption cost now, or by highest savings ratio; ties by name."""
-        at = (order, None if order is CandidateOrder.SAVINGS_RATIO else now)
-        gone, new = self._followed.step(nodes)
-        if at != self._at or len(gone) + len(new) > len(nodes) // 4:
-            self._at = at
-            if isinstance(nodes, Lineup) and not nodes.namesakes:
-                # Nodes hardly change their order as they age, and a list that is almost sorted is sorted at once.
-                left = set(map(id, gone))
-                nodes = [*[facts for facts in self._order if id(facts) not in left], *new]
-            keys = _cost_keys(nodes, order, now)
-            places = sorted(range(len(keys)), key=keys.__getitem__)
-            self._keys = [keys[place] for place in places]
-            self._order = [nodes[place] for place in places]
-            return tuple(self._order)
-        for facts in gone:
-            place = bisect_left(self._keys, cost_key(facts, order, now))
-            while self._order[place] is not facts:  # a node and a claim of the same name
-                place += 1
-            del self._keys[place], self._order[place]
-        for facts in new:
-            key = cost_key(facts, order, now)
-            place = bisect_left(self._keys, key)
-            self._keys.insert(place, key)
-            self._order.insert(place, facts)
-        return tuple(self._order)
-
-
-def _cost_keys(nodes: Sequence[NodeFacts], order: CandidateOrder, now: datetime) -> list[tuple[float, str]]:
-    """Return the `cost_key` of many nodes."""
-    if order is CandidateOrder.SAVINGS_RATIO:
-        return [cost_key(facts, order, now) for facts in nodes]
-    return list(zip(costs_at(map(_ageing, nodes), now), map(_name, nodes), strict=True))
-
-
-def cost_key(facts: NodeFacts, order: CandidateOrder, now: datetime) -> tuple[float, str]:
-    """Return what cost candidates are ordered by (spec section 5; Karpenter v1.15 has another order: a setting)."""
-    if order is CandidateOrder.SAVINGS_RATIO:
-        return -facts.savings_ratio, facts.name
-    return facts.disruption_cost_float(now), facts.name
 
 
 class Hidden:

@@ -34,7 +34,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     gate: Gate
-    why: str
+    why: str = ""
     figures: dict[str, Figure] = msgspec.field(default_factory=dict)
     savings: Money = 0
     required: Fraction = Fraction(0)
@@ -74,6 +74,36 @@ def no_cheaper(price: Money, cheapest: Money | None) -> Refusal:
     return Refusal(gate=Gate.PRICE, why=why, figures=figures)
 
 
+class TooLittle(Refusal, frozen=True, kw_only=True):
+    """A command saves too little for what it disturbs.
+
+    A round refuses many nodes for this, and what they have to save changes with time. The sentence and the figures are
+    therefore written when they are read. `cheaper`: how many types would have cost less, if that is known.
+    """
+
+    price: Money
+    replaced: bool
+    cheaper: int | None = None
+
+    @property  # type: ignore[misc] # the fields of other refusals
+    def why(self) -> str:
+        """Return the sentence."""
+        what = "The cheapest replacement saves" if self.replaced else "Even deleting it saves only"
+        return f"{what} {dollars(self.savings)}/h and disturbing its pods has to save {dollars(self.required)}/h."
+
+    @property  # type: ignore[misc]
+    def figures(self) -> dict[str, Figure]:
+        """Return the numbers."""
+        figures: dict[str, Figure] = {
+            "savingsPerHour": dollars(self.savings, bare=True),
+            "requiredSavingsPerHour": dollars(self.required, bare=True),
+            "price": dollars(self.price, bare=True),
+        }
+        if self.cheaper is not None:
+            figures["cheaperTypes"] = self.cheaper
+        return figures
+
+
 def below_threshold(
     savings: Money,
     price: Money,
@@ -84,20 +114,13 @@ def below_threshold(
     simulated: bool = True,
 ) -> Refusal:
     """Build the refusal that it saves too little for what it disturbs."""
-    figures: dict[str, Figure] = {
-        "savingsPerHour": dollars(savings, bare=True),
-        "requiredSavingsPerHour": dollars(required, bare=True),
-        "price": dollars(price, bare=True),
-    }
-    if cheaper is not None:
-        figures["cheaperTypes"] = cheaper
-    what = "The cheapest replacement saves" if replaced else "Even deleting it saves only"
-    return Refusal(
+    return TooLittle(
         gate=Gate.SAVINGS_THRESHOLD,
-        why=f"{what} {dollars(savings)}/h and disturbing its pods has to save {dollars(required)}/h.",
-        figures=figures,
         savings=savings,
         required=required,
+        price=price,
+        replaced=replaced,
+        cheaper=cheaper,
         simulated=simulated,
     )
 

@@ -16,7 +16,6 @@ from dovetail.decide.outcome import BlockedMove
 from dovetail.decide.words import clock, dollars, nanoseconds, seconds
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Command, Method
-from dovetail.model.money import nearest
 from dovetail.model.policies.policy import Reason
 from dovetail.model.verdicts import Gate, GateResult
 
@@ -178,17 +177,11 @@ def with_budget(
 def blocked_move(nodes: Sequence[NodeFacts], refusal: Refusal) -> BlockedMove:
     """Build the record of a cost action that the savings threshold refused; a batch's figures are marked as such."""
     pools = tuple(sorted({facts.pool_name for facts in nodes}))
-    why = refusal.why
     if len(nodes) > 1:
         which = f"NodePool {pools[0]}" if len(pools) == 1 else f"NodePools {', '.join(pools)}"
         why = (
             f"As one batch, {len(nodes)} nodes of {which} would save {dollars(refusal.savings)}/h; disturbing their "
             f"pods has to save {dollars(refusal.required)}/h together."
         )
-    return BlockedMove(
-        nodes=tuple(facts.name for facts in nodes),
-        node_pools=pools,
-        savings=refusal.savings,
-        required=nearest(refusal.required),
-        why=why,
-    )
+        refusal = Refusal(gate=refusal.gate, why=why, savings=refusal.savings, required=refusal.required)
+    return BlockedMove(nodes=tuple([facts.name for facts in nodes]), node_pools=pools, refusal=refusal)

@@ -8,7 +8,8 @@ bounds and unready, below standing, which owns it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 import msgspec
@@ -73,6 +74,9 @@ class Sieve:
         It is valid whenever the pods of the same specs fit nowhere.
         """
         self.homeless: _Flags = np.zeros((0, 1), dtype=np.bool_)
+        self.answers: list[Refusal | LaunchPrice | None] = []
+        """What the bounds said about each row when its new nodes had to hold `answered`; -1: nothing yet."""
+        self.answered = np.zeros((0, 3, width), dtype=np.int64)
         self._least: dict[bytes, Least] = {}
         self._free: list[int] = []
 
@@ -100,6 +104,7 @@ class Sieve:
             self.marks.append(demand.mark)
         self.mark[row] = number
         self.refusals[row] = None
+        self.answered[row] = -1
         return row
 
     def remove(self, row: int | None) -> None:
@@ -111,9 +116,14 @@ class Sieve:
         """Keep the refusal of a row that holds whenever pods of the same specs fit nowhere."""
         self.refusals[row], self.homeless[row] = refusal, homeless
 
-    def least_for(self, need: _Ints) -> Least:
-        """Return the machines that a need takes at least, and the price of one for all."""
-        mark = need.tobytes()
+    def stands(self, rows: _Ints, needs: _Ints) -> list[bool]:
+        """Return whether the answers about rows are about these needs; answers about the others are to follow."""
+        found: list[bool] = (self.answered[rows] == needs).all(axis=(1, 2)).tolist()
+        self.answered[rows] = needs
+        return found
+
+    def least_for(self, mark: bytes, need: _Ints) -> Least:
+        """Return the machines that a need takes at least, and the price of one for all; `mark`: its bytes."""
         found = self._least.get(mark)
         if found is None:
             if len(self._least) >= _NEEDS_MAX:
@@ -145,9 +155,10 @@ class Sieve:
         if not self._free:
             count = len(self.mark)
             size = max(64, 2 * count)
-            for name in (*_BY_KIND, "demand", "mark"):
+            for name in (*_BY_KIND, "demand", "mark", "answered"):
                 setattr(self, name, _cover(getattr(self, name), size))
             self.refusals.extend([None] * (size - count))
+            self.answers.extend([None] * (size - count))
             self._free = list(range(size - 1, count - 1, -1))
         return self._free.pop()
 
@@ -198,15 +209,22 @@ class SieveView:
         short = self._short_of(rows, places)
         needy = np.flatnonzero((fit < self._sieve.spec_counts[rows]).any(axis=1) | short.any(axis=1))
         launches: dict[int, LaunchPrice | None] = {}
-        bounds = self._bounds(rows[needy], fit[needy], short[needy])
-        for place, number, (alone, several) in zip(needy.tolist(), numbers[needy].tolist(), bounds, strict=True):
-            for least, launch in several:
-                found[number] = refusal = refuse(number, least, launch)
-                if refusal is not None:
-                    if alone:
-                        self._sieve.keep(int(rows[place]), refusal, fit[place] == 0)
-                    break
-                launches[number], alone = launch, False
+        chosen = rows[needy]
+        needs = self._needs(chosen, fit[needy], short[needy])
+        stands = self._sieve.stands(chosen, needs)
+        columns = needy.tolist(), chosen.tolist(), numbers[needy].tolist(), stands
+        for at, (place, row, number, is_valid) in enumerate(zip(*columns, strict=True)):
+            if is_valid:
+                answer = self._sieve.answers[row]
+            else:
+                answer, alone = self._ask(needs[at], partial(refuse, number))
+                self._sieve.answers[row] = answer
+                if alone and isinstance(answer, Refusal):
+                    self._sieve.keep(row, answer, fit[place] == 0)
+            if isinstance(answer, Refusal):
+                found[number] = answer
+            else:
+                launches[number] = answer
         left = np.flatnonzero(np.array([found[number] is None for number in numbers.tolist()]))
         lands = self._starting(rows[left], places[left])
         for number, landing in zip(numbers[left].tolist(), lands, strict=True):
@@ -214,24 +232,31 @@ class SieveView:
             if landing is not None:
                 found[number] = STARTING if landing else _NOTHING_NEEDED if launch is None else Possible(launch)
 
-    def _bounds(self, rows: _Ints, fit: _Ints, short: _Ints) -> Iterator[tuple[bool, Iterator[Least]]]:
-        """Yield the bounds of rows that need a new node, as `Bounds.replacement_at_least` does.
+    def _needs(self, rows: _Ints, fit: _Ints, short: _Ints) -> _Ints:
+        """Return what the new nodes of rows must hold by each bound, as `Bounds.replacement_at_least` does.
 
-        The first result says whether the first bound of a row rests only on pods that fit on no other node.
+        The first rests only on pods that fit on no other node; each is at least the one before.
         """
         counts, needs = self._sieve.spec_counts[rows], self._sieve.needs[self._sieve.specs[rows]]
         homeless = np.einsum("rk,rkw->rw", np.where(fit == 0, counts, 0), needs)
         few = np.einsum("rk,rkw->rw", np.maximum(counts - fit, 0), needs)  # some of the others, too
         both = np.maximum(homeless, short)
-        stages = (homeless, both, np.maximum(both, few))
-        raised = (homeless.any(axis=1), (short > homeless).any(axis=1), (few > both).any(axis=1))
-        for place, flags in enumerate(zip(*[each.tolist() for each in raised], strict=True)):
-            yield flags[0], self._least(place, stages, flags)
+        return np.stack((homeless, both, np.maximum(both, few)), axis=1)
 
-    def _least(self, place: int, stages: Sequence[_Ints], flags: Sequence[bool]) -> Iterator[Least]:
-        for need, is_raised in zip(stages, flags, strict=True):
-            if is_raised:
-                yield self._sieve.least_for(need[place])
+    def _ask(
+        self, needs: _Ints, refuse: Callable[[int, LaunchPrice | None], Refusal | None]
+    ) -> tuple[Refusal | LaunchPrice | None, bool]:
+        """Refuse a row by its bounds, or return the price of the last; also whether only the first was necessary."""
+        launch, before = None, bytes(needs[0].nbytes)
+        for count, need in enumerate(needs):
+            mark = need.tobytes()
+            if mark != before:
+                least, launch = self._sieve.least_for(mark, need)
+                refusal = refuse(least, launch)
+                if refusal is not None:
+                    return refusal, count == 0
+            before = mark
+        return launch, False
 
     def _fit_of(self, specs: _Ints) -> _Ints:
         """Return how many pods of each spec fit on all nodes together."""
@@ -246,7 +271,7 @@ class SieveView:
         demand, marks = self._sieve.demand[rows], self._sieve.mark[rows]
         own = self._planned.room[places]
         room = np.empty_like(demand)
-        for number in np.unique(marks).tolist():
+        for number in np.flatnonzero(np.bincount(marks)).tolist():
             total, fits = self._shelter.usable(Demand({}, self._sieve.marks[number]))
             at = np.flatnonzero(marks == number)
             here = np.array(total, dtype=np.int64 if max(total, default=0) <= _ENOUGH else object)
@@ -310,7 +335,5 @@ def _new_in(numbers: _Ints, asked: _Flags) -> list[int]:
     new = numbers[~asked[numbers]]
     if not new.size:
         return []
-    found = np.unique(new)
-    asked[found] = True
-    result: list[int] = found.tolist()
-    return result
+    asked[new] = True
+    return sorted(set(new.tolist()))
