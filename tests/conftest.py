@@ -1,9 +1,14 @@
-"""Fixtures that every test can use."""
+"""Fixtures that every test can use, and how Hypothesis makes its examples.
+
+The same examples each time, without a time limit; the profile `search` tries more.
+"""
 
 import gc
+import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.support.fixtures import (
     api_server,
@@ -21,6 +26,11 @@ __all__ = [
     "pytest_itemcollected",
     "pytest_terminal_summary",
 ]
+
+
+settings.register_profile("steady", deadline=None, derandomize=True, database=None)
+settings.register_profile("search", deadline=None, max_examples=2000, database=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 @pytest.fixture(autouse=True)
