@@ -38,6 +38,10 @@ def test_order_as_sorted() -> None:
             edited = nodes.edited(gone, new)
             here = [*[facts for facts in nodes if all(facts is not one for one in gone)], *new]
             nodes = edited or Lineup.of(sorted(here, key=lambda facts: facts.name))
+            if chance.random() < 0.1:
+                by_ratio = kept.of(nodes, CandidateOrder.SAVINGS_RATIO, now)
+                assert {*map(id, by_ratio)} == {*map(id, nodes)}
+                continue
             found = kept.of(nodes, CandidateOrder.DISRUPTION_COST, now)
             plain = sorted(nodes, key=lambda facts: (facts.disruption_cost_float(now), facts.name))
             assert [facts.name for facts in found] == [facts.name for facts in plain], seed

@@ -53,6 +53,16 @@ def test_order_holds_however_far_ahead_actions_are_scheduled(seed: int) -> None:
     assert clock.happened == len(seen) > 200
 
 
+def test_an_action_may_run_the_clock_itself() -> None:
+    """What an action scheduled while it ran the clock happens in order with what was scheduled before."""
+    clock, seen = Clock(START), list[str]()
+    clock.at(SECOND, lambda: clock.run(2 * SECOND + 10))
+    clock.at(2 * SECOND, lambda: clock.at(2 * SECOND + 100, seen.append, "late"))
+    clock.at(2 * SECOND + 50, seen.append, "early")
+    clock.run(3 * SECOND)
+    assert seen == ["early", "late"]
+
+
 def test_what_is_asked_for_in_the_past_happens_now() -> None:
     """A timer in the past runs now: time never goes back."""
     clock, seen = Clock(START), []

@@ -85,6 +85,7 @@ class CostOrder:
         gone, new = step(before, nodes)
         many = len(gone) + len(new) > len(nodes) // 4
         if order is CandidateOrder.SAVINGS_RATIO:
+            self._ages = None  # they don't follow these nodes
             if at != self._at or many:
                 self._sort(nodes)
             else:

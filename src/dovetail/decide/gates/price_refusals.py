@@ -34,7 +34,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     gate: Gate
-    why: str = ""
+    why: str
     figures: dict[str, Figure] = msgspec.field(default_factory=dict)
     savings: Money = 0
     required: Fraction = Fraction(0)
@@ -78,7 +78,8 @@ class TooLittle(Refusal, frozen=True, kw_only=True):
     """A command saves too little for what it disturbs.
 
     A round refuses many nodes for this, and what they have to save changes with time. The sentence and the figures are
-    therefore written when they are read. `cheaper`: how many types would have cost less, if that is known.
+    therefore written when they are read, from the other fields alone. `cheaper`: how many types would have cost less,
+    if that is known.
     """
 
     price: Money
@@ -116,6 +117,7 @@ def below_threshold(
     """Build the refusal that it saves too little for what it disturbs."""
     return TooLittle(
         gate=Gate.SAVINGS_THRESHOLD,
+        why="",
         savings=savings,
         required=required,
         price=price,

@@ -117,10 +117,17 @@ class Sieve:
         self.refusals[row], self.homeless[row] = refusal, homeless
 
     def stands(self, rows: _Ints, needs: _Ints) -> list[bool]:
-        """Return whether the answers about rows are about these needs; answers about the others are to follow."""
+        """Return whether the answers about rows are about these needs.
+
+        They hold as long as the row: `standing` uses another one when the node's pods or its price are others, and
+        another sieve when the prices of machines or the settings are.
+        """
         found: list[bool] = (self.answered[rows] == needs).all(axis=(1, 2)).tolist()
-        self.answered[rows] = needs
         return found
+
+    def answer(self, row: int, needs: _Ints, answer: Refusal | LaunchPrice | None) -> None:
+        """Keep what the bounds said about a row with these needs."""
+        self.answered[row], self.answers[row] = needs, answer
 
     def least_for(self, mark: bytes, need: _Ints) -> Least:
         """Return the machines that a need takes at least, and the price of one for all; `mark`: its bytes."""
@@ -218,7 +225,7 @@ class SieveView:
                 answer = self._sieve.answers[row]
             else:
                 answer, alone = self._ask(needs[at], partial(refuse, number))
-                self._sieve.answers[row] = answer
+                self._sieve.answer(row, needs[at], answer)
                 if alone and isinstance(answer, Refusal):
                     self._sieve.keep(row, answer, fit[place] == 0)
             if isinstance(answer, Refusal):

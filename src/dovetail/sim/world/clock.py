@@ -112,6 +112,7 @@ class Clock:
                 self.now = due
                 self.happened += 1
                 action(*timer.arguments)
+                queue = self._queue  # the action may have run the clock into another slot
             if queue or soon:
                 break
         self.now = max(self.now, until)
