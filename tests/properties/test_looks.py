@@ -10,6 +10,7 @@ from dovetail.lifecycle.commands.marks import Marks
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import InstructionFailed, InstructionSucceeded
 from dovetail.sim.checks.swarm import run_seed
+from dovetail.sim.ledger import Result
 from dovetail.sim.run import run_scenario
 from dovetail.sim.scenarios.scenario import load_scenario
 from dovetail.sim.world.clock import MINUTE
@@ -69,11 +70,9 @@ def test_a_run_with_faults(seed: int, all_looked_at: pytest.MonkeyPatch) -> None
 )
 def test_a_run(name: str, policy: str, minutes: int, all_looked_at: pytest.MonkeyPatch) -> None:
     """The run is the same with evictions, replacements and drains, and some checks are skipped."""
-    scenario = load_scenario(name)
-    chosen = next(entry for entry in scenario.policies if entry.name == policy)
-    result = run_scenario(scenario, chosen, 0, minutes * MINUTE)
+    before = _run(name, policy, minutes)
     all_looked_at.setattr("dovetail.lifecycle.command_runner.Lookout", _All)
-    assert run_scenario(scenario, chosen, 0, minutes * MINUTE) == result
+    assert _run(name, policy, minutes) == before
     assert SAVED["looks"] > 0
 
 
@@ -82,9 +81,13 @@ def test_a_run(name: str, policy: str, minutes: int, all_looked_at: pytest.Monke
 )
 def test_answers_of_one_moment(name: str, policy: str, minutes: int, all_looked_at: pytest.MonkeyPatch) -> None:
     """The run is the same if every answer to a hold makes the engine look, and some of these looks are saved."""
+    before = _run(name, policy, minutes)
+    all_looked_at.setattr("dovetail.sim.world.world.Engine", _Busy)
+    assert _run(name, policy, minutes) == before
+    assert SAVED["looks"] > 0
+
+
+def _run(name: str, policy: str, minutes: int) -> Result:
     scenario = load_scenario(name)
     chosen = next(entry for entry in scenario.policies if entry.name == policy)
-    result = run_scenario(scenario, chosen, 0, minutes * MINUTE)
-    all_looked_at.setattr("dovetail.sim.world.world.Engine", _Busy)
-    assert run_scenario(scenario, chosen, 0, minutes * MINUTE) == result
-    assert SAVED["looks"] > 0
+    return run_scenario(scenario, chosen, 0, minutes * MINUTE)

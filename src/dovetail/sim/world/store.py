@@ -9,7 +9,7 @@ called before anybody looks).
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,6 +26,8 @@ from dovetail.model.objects import (
     PodDisruptionBudget,
 )
 from dovetail.sim.world.steps import EVERY, WENT, steps_between
+
+Stored = TypeVar("Stored", bound=AnyObject)
 
 
 class Change(Struct, frozen=True, gc=False):
@@ -107,13 +109,11 @@ class WorldStore:
         """
         if type(item) is Pod:
             return self.put_pod(item, key, **changes)
-        kind, metadata = KIND_OF[type(item)], item.metadata
-        key = key or key_of(metadata)
+        kind = KIND_OF[type(item)]
+        key = key or key_of(item.metadata)
         items = self.by_kind[kind]
         old = items.get(key)
-        self.versions = version = self.versions + 1
-        metadata = replace(metadata, resource_version=str(version), uid=metadata.uid or self.new_uid())
-        new = items[key] = replace(item, metadata=metadata, **changes)
+        new = items[key] = self._renewed(item, changes)
         self._index(kind, key, old, new)
         change = Change(kind, key, old, new)
         for listener in self._listeners[kind]:
@@ -122,19 +122,23 @@ class WorldStore:
 
     def put_pod(self, pod: Pod, key: str = "", **changes: Any) -> Pod:
         """Store a pod, as `put` does."""
-        metadata = pod.metadata
-        key = key or key_of(metadata)
+        key = key or key_of(pod.metadata)
         old = self.pods.get(key)
-        self.versions = version = self.versions + 1
-        metadata = replace(metadata, resource_version=str(version), uid=metadata.uid or self.new_uid())
-        new = self.pods[key] = replace(pod, metadata=metadata, **changes)
+        new = self.pods[key] = self._renewed(pod, changes)
         if old is not None or new.spec.node_name:
             self._index_pod(key, old, new)
         steps = steps_between(old, new)
         change = Change("Pod", key, old, new)
-        for listener in self._by_steps.get(steps) or self._followers(steps):
+        for listener in self._followers(steps):
             listener(change)
         return new
+
+    def _renewed(self, item: Stored, changes: dict[str, Any]) -> Stored:
+        """Return an object with these fields changed, under the next version; a new one gets a uid."""
+        self.versions += 1
+        known = item.metadata
+        metadata = replace(known, resource_version=str(self.versions), uid=known.uid or self.new_uid())
+        return replace(item, metadata=metadata, **changes)
 
     def remove(self, kind: str, key: str) -> AnyObject | None:
         """Remove an object and return it; None if it was not there."""

@@ -55,8 +55,7 @@ class ConsolidationState:
 
     def _on_pod_change(self, change: Change) -> None:
         """Mark a pod that is gone, or was bound."""
-        self._version += 1
-        self._since = self.clock.now
+        self._mark()
 
     def _on_change(self, change: Change) -> None:
         if _counts(change.old, change.new):

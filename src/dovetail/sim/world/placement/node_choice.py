@@ -37,7 +37,7 @@ class NodeChoice:
     def pick(self, shape: PodShape) -> int:
         """Return the row of the node that a pod of this shape would go to now; -1 where there is none."""
         columns = self.table.columns(shape)
-        plain = not (shape.looks_at_pods or shape.ports or (self.shapes.with_apart and self._refusals(shape)))
+        plain = self.is_plain(shape) and not shape.ports
         few = columns.few if plain else None
         if few is None:
             rows = columns.open_rows() if plain else self._filtered(shape, columns).nonzero()[0]
