@@ -109,7 +109,9 @@ def decode_catalogue(raw: bytes, *, source: str = "") -> Catalogue:
             raise CatalogueError(f"catalogue {source}: the gzip is damaged or cut short; copy the file again") from None
     try:
         wire = msgspec.json.decode(raw, type=_WireCatalogue)
-    except msgspec.DecodeError as error:
+    except RecursionError:
+        raise CatalogueError(f"catalogue {source}: it is nested too deep to be one") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise CatalogueError(
             f'catalogue {source}: {error}; wanted is {{"instanceTypes": [{{"name", "requirements", "capacity", '
             f'"overhead", "offerings"}}]}}'

@@ -1,7 +1,7 @@
 """Reads and checks the controls of a pool other than budgets: allow windows, health limits, repair rules.
 
 One set of rules for `validate`, which shows the findings, and for `policy`, which fails closed on what can't be read.
-Spec sections 13 to 19. Sits in api, below policy and validate.
+See docs/rules.md#controls. Sits in api, below policy and validate.
 """
 
 from collections.abc import Iterator, Mapping

@@ -4,6 +4,7 @@ A scheduler configuration with which Karpenter would not start is refused here t
 as in Karpenter. Knows nothing of what the options do. Sits in api.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,7 +15,8 @@ from dovetail.model.objects import TopologySpreadConstraint
 
 _TRUE: Final = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "FALSE", "false", "False"})
-_KEYS: Final = ("featureGates", "schedulerConfig", "ignoreDraRequests", "staticDrift")
+_KEYS: Final = ("featureGates", "schedulerConfig", "ignoreDraRequests", "staticDrift", "version")
+_VERSION: Final = re.compile(r"v?1\.([0-9]{1,3})(\..*)?")
 _CONSTRAINT_KEYS: Final = (
     "maxSkew",
     "topologyKey",
@@ -34,9 +36,10 @@ def read_karpenter(value: Any, key: str) -> KarpenterSettings:
         raise InputError(f"{key} is {shown(value)}; write a map such as {{featureGates: 'NodeOverlay=true'}}")
     for name in value:
         if name not in _KEYS:
-            raise InputError(f"there is no setting {key}.{name}; known are {', '.join(_KEYS)}")
+            raise InputError(f"there is no setting {key}.{name}; valid names: {', '.join(_KEYS)}")
     gates, config = value.get("featureGates"), value.get("schedulerConfig")
     ignoring, static = value.get("ignoreDraRequests"), value.get("staticDrift")
+    version = value.get("version")
     if ignoring is not None and not isinstance(ignoring, bool):
         raise InputError(f"{key}.ignoreDraRequests is {shown(ignoring)}; write true or false")
     words = tuple(word.value for word in StaticDrift)
@@ -47,7 +50,21 @@ def read_karpenter(value: Any, key: str) -> KarpenterSettings:
         default_spread=None if config is None else read_scheduler_config(config, f"{key}.schedulerConfig"),
         ignore_dra_requests=ignoring,
         static_drift=StaticDrift.TERMINATE_FIRST if static is None else StaticDrift(static),
+        minor=None if version is None else _stated_version(version, f"{key}.version"),
     )
+
+
+def _stated_version(value: Any, where: str) -> int:
+    minor = minor_of(value) if isinstance(value, str) else None
+    if minor is None:
+        raise InputError(f"{where} is {shown(value)}; write a version in quotes, such as '1.14'")
+    return minor
+
+
+def minor_of(version: str) -> int | None:
+    """Return the minor version of a version of Karpenter v1, such as 14 of v1.14.3; None: it is another."""
+    found = _VERSION.fullmatch(version.strip())
+    return None if found is None else int(found[1])
 
 
 def read_gates(text: Any, where: str) -> tuple[tuple[FeatureGate, bool], ...]:

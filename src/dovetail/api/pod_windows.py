@@ -1,6 +1,7 @@
 """The window of a workload: annotation `dovetail.dev/disruption-window` on pods, "<schedule>; <duration>".
 
-Spec section 18. An unreadable value is a window that never opens; its `problem` says why. Sits in api; pure.
+See docs/rules.md#pod-windows. An unreadable value is a window that never opens; its `problem` says why. Sits in api;
+pure.
 """
 
 import re
@@ -33,7 +34,7 @@ def read_pod_window(text: str) -> PodWindow:
     if not separator:
         return PodWindow(text=text, problem=f"it has no semicolon; write a schedule and a duration such as {EXAMPLE}")
     if _LENGTH.fullmatch(duration) is None:
-        return PodWindow(text=text, problem=f"{duration[:40]!r} is no duration of hours and minutes such as 6h")
+        return PodWindow(text=text, problem=f"{duration[:40]!r} is not a duration of hours and minutes such as 6h")
     try:
         parse_schedule(schedule)
         length = parse_simple(duration, "smh")

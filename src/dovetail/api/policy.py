@@ -2,15 +2,15 @@
 
 What can't be read fails closed and is reported, and the rest of the pool keeps working: a broken budget allows 0 for
 the reasons it names (for all if those can't be read); an unreadable consolidation field switches consolidation off; an
-unreadable expireAfter switches graceful expiry off. Spec sections 1 and 12; grace-period Proposed Spec,
-savings-threshold Recommendation, topology-budgets Validation, disruption-controls Validation/Defaults. Under the
-profile `karpenter-1.15` the object is read as Karpenter would read it (`karpenter_budgets`). Sits in api; pure; caches
-its results, as pools hardly ever change.
+unreadable expireAfter switches graceful expiry off. See docs/rules.md#policy and docs/deviations.md; grace-period
+Proposed Spec, savings-threshold Recommendation, topology-budgets Validation, disruption-controls Validation/Defaults.
+Under the profile `karpenter-1.15` the object is read as Karpenter would read it (`karpenter_budgets`). Sits in api;
+pure; caches its results, as pools hardly ever change.
 """
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -21,7 +21,14 @@ from dovetail.api.manifests.karpenter_budgets import karpenter_budgets
 from dovetail.api.manifests.manifest_shapes import DISRUPTION
 from dovetail.api.manifests.shape import check
 from dovetail.api.manifests.validate import read_annotation
-from dovetail.model.money import Money, parse_money
+from dovetail.api.policy_fields import (
+    BUDGET_FIELDS,
+    BY_NAME,
+    FIELDS,
+    FILLED_IN,
+    FOR_CONSOLIDATION,
+    consolidation_policy,
+)
 from dovetail.model.names import POLICY_ANNOTATION
 from dovetail.model.objects import DisruptionSpec, NodePool
 from dovetail.model.policies.controls import AllowWindow, Health, RepairRule
@@ -37,23 +44,6 @@ DEFAULT_NODES: Final = "10%"
 _TEMPLATE_DEFAULT: Final = 720 * HOUR
 _SPEC_PATH: Final = "spec.disruption"
 _ANNOTATION_PATH: Final = f"metadata.annotations[{POLICY_ANNOTATION}]"
-_DEFAULTS: Final = DisruptionPolicy()
-_CONSOLIDATION: Final = (
-    "consolidationPolicy",
-    "consolidateAfter",
-    "consolidationGracePeriod",
-    "consolidationSavingsThreshold",
-    "disruptionPrice",
-)
-FILLED_IN: Final = {"consolidateAfter": "15s", "consolidationSavingsThreshold": 0.01}
-"""What the CRD puts into a pool that says nothing; nobody can tell it from the same value written by a person."""
-_CLOSES: Final = {
-    "minNodeAge": "nothing is consolidated until it is mended",
-    **dict.fromkeys(_CONSOLIDATION, "nothing is consolidated until it is mended"),
-    "expireAfter": "no node expires gracefully until it is mended",
-}
-_CLOSING: Final = (*_CONSOLIDATION, "minNodeAge")
-_UNPAYABLE: Final = parse_money("1e29")
 
 
 def effective_policy(node_pool: NodePool, settings: Settings) -> DisruptionPolicy:
@@ -106,9 +96,15 @@ def _closed(problem: str, static: bool, origin: str) -> DisruptionPolicy:
         expire_after_set=True,
         budgets=(Budget(index=0, nodes="0", problem=problem),),
         static=static,
-        origins=dict.fromkeys((*_CONSOLIDATION, "expireAfter", "budgets"), origin),
+        origins=dict.fromkeys((*FOR_CONSOLIDATION, "expireAfter", "budgets"), origin),
         problems=(problem,),
     )
+
+
+class _Value(NamedTuple):
+    """A value that could be read; `read` is None for Never."""
+
+    read: Any
 
 
 class _Reading(msgspec.Struct):
@@ -134,21 +130,19 @@ class _Reading(msgspec.Struct):
         """Read every field."""
         for key in DISRUPTION.fields:
             self.origins.setdefault(key, "default")
-        kind, after, grace, threshold = self._consolidation()
+        found = self._simple_fields()
         expire_after, expire_set = self._expiry(template_expiry)
         budgets = self._budgets()
-        min_node_age = self._min_node_age()
+        if found.get("restart_price") is not None and self._is_filled_in("consolidationSavingsThreshold"):
+            found["savings_threshold"] = 0  # nobody asked for it, and the restarts have a price of their own
+        if self.is_closed:
+            found["consolidate_after"] = None
         return DisruptionPolicy(
-            consolidation_policy=kind,
-            consolidate_after=None if self.is_closed else after,
+            **found,
             expire_after=expire_after,
             expire_after_set=expire_set,
-            grace_period=grace,
-            savings_threshold=threshold,
-            disruption_price=self._disruption_price(),
             budgets=budgets,
             windows=self._windows(),
-            min_node_age=min_node_age,
             health=self._health(),
             repair=self._repair(),
             static=self.static,
@@ -157,59 +151,44 @@ class _Reading(msgspec.Struct):
             warnings=tuple(self.warnings),
         )
 
-    def _consolidation(self) -> tuple[ConsolidationPolicy, int | None, int | None, Money]:
-        kind, after = _DEFAULTS.consolidation_policy, _DEFAULTS.consolidate_after
-        grace, threshold = _DEFAULTS.grace_period, _DEFAULTS.savings_threshold
-        if self.static:  # ignored there (spec section 1)
-            self.origins.update(dict.fromkeys(_CONSOLIDATION, "default"))
-            return kind, after, grace, threshold
-        if (word := self._value("consolidationPolicy")) is not None:
-            kind = consolidation_policy(word)
-        if (text := self._value("consolidateAfter")) is not None:
-            after = self._length("consolidateAfter", text, "smh")
-        if (text := self._value("consolidationGracePeriod")) is not None:
-            grace = self._length("consolidationGracePeriod", text, "smh")
-        if (number := self._value("consolidationSavingsThreshold")) is not None:
-            threshold = self._money(number)
-        return kind, after, grace, threshold
+    def _simple_fields(self) -> dict[str, Any]:
+        """Read every field that the table alone describes; those that are absent or unreadable keep their default."""
+        found = {}
+        for field in FIELDS:
+            if field.for_consolidation and self.static:
+                self.origins[field.name] = "default"  # ignored there (docs/rules.md#policy)
+            elif field.attribute and (value := self._value(field.name)) is not None:
+                found[field.attribute] = value.read
+        return found
 
-    def _disruption_price(self) -> Money | None:
-        number = None if self.static else self._value("disruptionPrice")
-        return None if number is None else self._money(number)
+    def _is_filled_in(self, key: str) -> bool:
+        """Return whether a field was not set by anybody: it is absent, or in the spec as the CRD fills it in."""
+        origin = self.origins[key]
+        return origin == "default" or (origin == "spec" and self.values[key][0] == FILLED_IN.get(key))
 
-    def _value(self, key: str) -> Any:
-        """Return a field's value if it is set and well formed; a malformed one switches consolidation off."""
+    def _value(self, key: str) -> "_Value | None":
+        """Return a field's value if it is set and readable; otherwise report it and close what it controls."""
         if key not in self.values:
             return None
+        field = BY_NAME[key]
         value, path = self.values[key]
-        findings = list(check(DISRUPTION.fields[key], value, path))
-        if not findings:
-            return value
-        self.problems += [f"{finding.sentence()}; {_CLOSES[key]}" for finding in findings]
-        self.is_closed = self.is_closed or key in _CLOSING
+        wrong = [finding.sentence() for finding in check(DISRUPTION.fields[key], value, path)]
+        if not wrong and field.form is not None:
+            try:
+                return _Value(field.form.read(value))
+            except ValueError as problem:
+                wrong = [f"{path}: {problem}"]
+        self.problems += [f"{text}; {field.consequence}" for text in wrong]
+        self.is_closed = self.is_closed or field.closes_consolidation
         return None
-
-    def _length(self, key: str, text: str, units: str) -> int | None:
-        try:
-            return parse_nillable(text, units)
-        except ValueError as problem:
-            self.problems.append(f"{self.values[key][1]}: {problem}; {_CLOSES[key]}")
-            self.is_closed = self.is_closed or key in _CLOSING
-            return None
-
-    def _money(self, number: Any) -> Money:
-        try:
-            return parse_money(number)
-        except ValueError:
-            return _UNPAYABLE  # a number, as its form has been checked, but too large: no move will ever save that much
 
     def _expiry(self, template_expiry: str | None) -> tuple[int | None, bool]:
         hard = template_length(template_expiry)
         if "expireAfter" not in self.values:
             self.origins["expireAfter"] = "default" if template_expiry is None else "template"
             return hard, False
-        text = self._value("expireAfter")
-        graceful = None if text is None else self._length("expireAfter", text, "smhd")
+        read = self._value("expireAfter")
+        graceful = None if read is None else read.read
         if graceful is not None and hard is not None and graceful >= hard:
             value, path = self.values["expireAfter"]
             self.warnings.append(
@@ -234,10 +213,6 @@ class _Reading(msgspec.Struct):
             problem = f"{path} has {len(written)} entries and may have at most {LISTED_MAX}; all of them were applied"
             self.problems.append(problem)
         return tuple(self._budget(entry, index, f"{path}[{index}]") for index, entry in enumerate(written))
-
-    def _min_node_age(self) -> int | None:
-        text = self._value("minNodeAge")
-        return None if text is None else self._length("minNodeAge", text, "smhd")
 
     def _entries(self, key: str) -> tuple[list[Any], str] | None:
         """Return the entries of a list of controls and its path; None if it is absent."""
@@ -304,11 +279,6 @@ class _Reading(msgspec.Struct):
         return broken_budget(normal, index, "; ".join(errors))
 
 
-def consolidation_policy(word: str) -> ConsolidationPolicy:
-    """Read a policy's name, including the v1beta1 name (disruption-controls)."""
-    return ConsolidationPolicy("WhenEmptyOrUnderutilized" if word == "WhenUnderutilized" else word)
-
-
 def template_length(text: str | None) -> int | None:
     """Read the template's expireAfter, at which Karpenter removes nodes forcefully."""
     if text is None:
@@ -336,7 +306,11 @@ def read_budget(written: Mapping[str, Any], index: int, path: str) -> Budget:
         duration=duration,
         topology_key=written.get("topologyKey", ""),
         sequential=written.get("sequential", False),
-        per=None if written.get("per") is None else parse_simple(written["per"], "smh"),
+        **{
+            part.attribute: part.form.read(written[part.name])
+            for part in BUDGET_FIELDS
+            if part.form is not None and written.get(part.name) is not None
+        },
     )
 
 
@@ -372,7 +346,9 @@ def _karpenter_policy(written: Mapping[str, Any], template_expiry: str | None, s
     if word not in {kind.value for kind in ConsolidationPolicy} | {"WhenUnderutilized"}:
         word, after = "WhenEmpty", None
         problems.append(f"{_SPEC_PATH}.consolidationPolicy is none that Karpenter knows")
-    origins = {key: "spec" if key in written else "default" for key in (*_CONSOLIDATION[:2], "budgets")}
+    origins = {
+        key: "spec" if key in written else "default" for key in ("consolidationPolicy", "consolidateAfter", "budgets")
+    }
     origins["expireAfter"] = "default" if template_expiry is None else "template"
     return DisruptionPolicy(
         consolidation_policy=consolidation_policy(word),

@@ -7,7 +7,8 @@ command line gives them. Pure. Sits in api.
 import difflib
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import msgspec
 
@@ -16,10 +17,17 @@ from dovetail.api.manifests.manifest_shapes import DISRUPTION
 from dovetail.api.manifests.validate import read_annotation
 from dovetail.api.policy import effective_policy
 from dovetail.api.reading.yaml_tree import parse_yaml
+from dovetail.api.settings import SETTINGS
 from dovetail.model import names
 from dovetail.model.objects import NodePool
+from dovetail.model.policies.managed import is_labelled
 from dovetail.model.settings import Settings
 
+BASE: Final = "base"
+MANAGE: Final = "manage"
+_KARPENTERS: Final = ("consolidationPolicy", "consolidateAfter", "budgets")
+_BUDGET: Final = frozenset({"nodes", "schedule", "duration", "reasons"})
+_BUDGET_REASONS: Final = frozenset({"Empty", "Drifted", "Underutilized"})
 _NUMBERS = ("consolidationSavingsThreshold", "disruptionPrice")
 
 
@@ -44,21 +52,54 @@ def with_policy_fields(pool: NodePool, fields: Mapping[str, Any]) -> NodePool:
     return pool
 
 
-def read_changes(words: Iterable[str]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChange:
+    """What `--set` asks for: fields of spec.disruption, settings, and whether Dovetail manages the pools (or None)."""
+
+    fields: dict[str, Any]
+    settings: dict[str, Any]
+    manage: bool | None = None
+
+
+def read_changes(words: Iterable[str]) -> PolicyChange:
     """Read `FIELD=VALUE` words; a value is YAML, so that budgets can be given as a list."""
     found: dict[str, Any] = {}
     for word in words:
         key, equals, text = word.partition("=")
         if not equals or not key or not text:
             raise InputError(f"--set {one_line(word)}: write FIELD=VALUE, such as consolidateAfter=5m")
-        if key not in DISRUPTION.fields:
-            near = difflib.get_close_matches(key, DISRUPTION.fields, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else f"write one of: {', '.join(DISRUPTION.fields)}"
-            raise InputError(f"--set {one_line(key)}: there is no such field of spec.disruption; {hint}")
+        if key not in DISRUPTION.fields and key not in (*SETTINGS, BASE, MANAGE):
+            known = (*DISRUPTION.fields, BASE, MANAGE)
+            near = difflib.get_close_matches(key, (*known, *SETTINGS), n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}?" if near else f"write one of: {', '.join(known)}, or a setting"
+            raise InputError(
+                f"--set {one_line(key)}: there is no such field of spec.disruption, and no setting; {hint}"
+            )
         if key in found:
             raise InputError(f"--set {key}: given twice; keep one")
         found[key] = _value(key, text)
-    return found
+    manage = found.pop(MANAGE, None)
+    if manage not in (None, "true", "false"):
+        raise InputError(f"--set {MANAGE}={one_line(str(manage))}: write true or false")
+    return PolicyChange(
+        fields={key: value for key, value in found.items() if key in DISRUPTION.fields},
+        settings={key: value for key, value in found.items() if key not in DISRUPTION.fields},
+        manage=None if manage is None else manage == "true",
+    )
+
+
+def dovetails_own(fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return which of these fields of spec.disruption only Dovetail reads: Karpenter takes no notice of them."""
+    return tuple(key for key, value in fields.items() if key not in _KARPENTERS or _has_extras(value))
+
+
+def _has_extras(value: Any) -> bool:
+    """Return whether budgets use more than Karpenter knows."""
+    return isinstance(value, list) and any(
+        isinstance(entry, dict)
+        and (not entry.keys() <= _BUDGET or not set(entry.get("reasons") or ()) <= _BUDGET_REASONS)
+        for entry in value
+    )
 
 
 def _value(key: str, text: str) -> Any:
@@ -67,7 +108,7 @@ def _value(key: str, text: str) -> Any:
             return float(text)
         except ValueError:
             raise InputError(f"--set {key}={one_line(text)}: write a number, such as 0.01") from None
-    if text[0] not in "[{":
+    if text[0] not in "[{" and key not in SETTINGS:
         return text
     try:
         return next((document.tree for document in parse_yaml(text.encode())), None)
@@ -89,10 +130,26 @@ def check_changes(pool: NodePool, fields: Mapping[str, Any], settings: Settings)
     return changed
 
 
-def patch_of(pools: Iterable[NodePool], fields: Mapping[str, Any]) -> dict[str, Any]:
+def patches_of(
+    pools: Iterable[NodePool], fields: Mapping[str, Any], *, manage: bool | None = None
+) -> dict[str, dict[str, Any]]:
+    """Return the merge patch of each pool, by name; `manage`: give it to Dovetail (True) or back (False)."""
+    return {pool.metadata.name: _patch(pool, fields, manage) for pool in pools}
+
+
+def patch_of(pools: Iterable[NodePool], fields: Mapping[str, Any], *, manage: bool | None = None) -> dict[str, Any]:
     """Return the merge patch that makes the change; in the annotation if any of the pools has its policy there."""
-    annotated = [pool for pool in pools if names.POLICY_ANNOTATION in pool.metadata.annotations]
-    if not annotated:
-        return {"spec": {"disruption": dict(fields)}}
-    text = json.dumps({**read_annotation(annotated[0].metadata.annotations[names.POLICY_ANNOTATION]), **fields})
-    return {"metadata": {"annotations": {names.POLICY_ANNOTATION: text}}}
+    found = sorted(pools, key=lambda pool: names.POLICY_ANNOTATION not in pool.metadata.annotations)
+    return _patch(found[0] if found else NodePool(), fields, manage)
+
+
+def _patch(pool: NodePool, fields: Mapping[str, Any], manage: bool | None) -> dict[str, Any]:
+    metadata: dict[str, Any] = {}
+    if manage is not None and is_labelled(pool.metadata.labels) is not manage:
+        metadata["labels"] = {names.MANAGE: "true" if manage else None}
+    annotation = pool.metadata.annotations.get(names.POLICY_ANNOTATION)
+    if annotation is not None and fields:
+        text = json.dumps({**read_annotation(annotation), **fields})
+        metadata["annotations"] = {names.POLICY_ANNOTATION: text}
+    found: dict[str, Any] = {"metadata": metadata} if metadata else {}
+    return found | ({"spec": {"disruption": dict(fields)}} if annotation is None and fields else {})

@@ -1,6 +1,6 @@
 """What Dovetail and operators write on a NodePool: a pause, a halt, and the nodes that started leaving recently.
 
-Spec sections 13, 16 and 17. Annotations are input: what can't be read fails closed. Sits in api; pure.
+See docs/rules.md#rates, #pause and #health. Annotations are input: what can't be read fails closed. Sits in api; pure.
 """
 
 from datetime import UTC, datetime
@@ -55,7 +55,7 @@ def _utc(moment: datetime) -> datetime:
 
 
 class Halt(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a pool stopped by itself: moved pods that did not become ready (spec section 17)."""
+    """Why a pool stopped by itself: moved pods that did not become ready (docs/rules.md#health)."""
 
     why: str
     owners: tuple[str, ...] = ()

@@ -8,12 +8,15 @@ import dataclasses
 from collections.abc import Callable, Collection
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from dovetail.api.commitments import read_commitments, read_discount, read_surcharge
+from dovetail.api.daemon_like import read_daemon_like
 from dovetail.api.findings import InputError, shown
 from dovetail.api.karpenter import read_karpenter
 from dovetail.api.manifests.manifest_shapes import DISRUPTION
 from dovetail.api.manifests.shape import check
+from dovetail.api.policy_fields import BY_SETTINGS
 from dovetail.api.reading.documents import MIB, read_input
 from dovetail.model.cluster import Cluster
 from dovetail.model.karpenter import FeatureGate, KarpenterSettings
@@ -28,25 +31,40 @@ from dovetail.model.settings import (
     MinValuesPolicy,
     PreferencePolicy,
     Profile,
+    Recordings,
     Search,
     Settings,
     Stabilization,
     StabilizationEnds,
+    StabilizationScope,
     SteeringMode,
     WhenUnreachable,
+    WithNeighbours,
 )
-from dovetail.model.timing.duration import DAY, HOUR, SECOND, parse_go_duration
+from dovetail.model.timing.duration import DAY, HOUR, SECOND, parse_go_duration, parse_simple
 
 _Reader = Callable[[Any, str, Settings], Any]
+_Read = TypeVar("_Read")
 
 
-def load_settings(path: Path | str | None, profile: Profile | str = Profile.DOVETAIL) -> Settings:
-    """Read a settings file over a profile; without a file, the profile as it is."""
+def load_settings(
+    path: Path | str | None, profile: Profile | str = Profile.DOVETAIL, policy: str | None = None
+) -> Settings:
+    """Read a settings file over a profile or a built-in policy; without a file, these as they are."""
     base = PROFILES[_profile(profile)]
-    if path is None:
-        return base
+    if policy is not None:
+        base = _base(policy, base, "--policy")
+    return base if path is None else _read(path, lambda tree: settings_of(tree, base))
+
+
+def settings_words(path: Path | str | None) -> dict[str, Any]:
+    """Return the keys of a settings file as they are written; none without a file."""
+    return {} if path is None else _read(path, lambda tree: dict(tree or {}))
+
+
+def _read(path: Path | str, use: Callable[[Any], _Read]) -> _Read:
     try:
-        return settings_of(_only_document(read_input(path, limit=MIB)), base)
+        return use(_only_document(read_input(path, limit=MIB)))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
 
@@ -72,14 +90,14 @@ def settings_of(tree: Any, base: Settings) -> Settings:
     return _checked(dataclasses.replace(base, **changes))
 
 
-def _base(name: Any, base: Settings) -> Settings:
+def _base(name: Any, base: Settings, key: str = "base") -> Settings:
     """Return the settings that a file starts from: those of the profile, or the recommended ones."""
     if name == "":
         return base
     if name != RECOMMENDED_NAME:
-        raise InputError(f"base is {shown(name)}; write {RECOMMENDED_NAME}, or leave it out")
+        raise InputError(f"{key} is {shown(name)}; write {RECOMMENDED_NAME}, or leave it out")
     if base.profile is not Profile.DOVETAIL:
-        raise InputError(f"base: {RECOMMENDED_NAME} goes with the profile {Profile.DOVETAIL.value}")
+        raise InputError(f"{key} {RECOMMENDED_NAME} goes with the profile {Profile.DOVETAIL.value}")
     return RECOMMENDED
 
 
@@ -126,6 +144,11 @@ def _profile(name: Profile | str) -> Profile:
     try:
         return Profile(name)
     except ValueError:
+        if name == RECOMMENDED_NAME:
+            raise InputError(
+                f"{RECOMMENDED_NAME} is a policy, not a profile; write --policy {RECOMMENDED_NAME}, or "
+                f"base: {RECOMMENDED_NAME} in the settings"
+            ) from None
         known = " or ".join(profile.value for profile in Profile)
         raise InputError(f"there is no profile {shown(name)}; write {known}") from None
 
@@ -146,7 +169,7 @@ def _unknown(key: str, known: list[str], what: str) -> str:
     import difflib  # only mistakes need it
 
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(sorted(known))}"
+    hint = f"did you mean {near[0]}?" if near else f"valid names: {', '.join(sorted(known))}"
     return f"there is no {what} {shown(key)}; {hint}"
 
 
@@ -215,8 +238,8 @@ def _pool_defaults(value: Any, key: str, _: Settings) -> tuple[tuple[str, str | 
     if not isinstance(value, dict):
         raise InputError(f"{key} is {shown(value)}; write a map such as {{consolidationSavingsThreshold: 0.02}}")
     for name, given in value.items():
-        if name not in _DEFAULTED:
-            raise InputError(_unknown(str(name), list(_DEFAULTED), f"field in {key},"))
+        if name not in BY_SETTINGS:
+            raise InputError(_unknown(str(name), list(BY_SETTINGS), f"field in {key},"))
         findings = list(check(DISRUPTION.fields[name], given, f"{key}.{name}"))
         if findings:
             raise InputError(findings[0].sentence())
@@ -243,8 +266,9 @@ def _stabilization(value: Any, key: str, base: Settings) -> Stabilization:
     return dataclasses.replace(base.stabilization, **changes)
 
 
-def _karpenter(value: Any, key: str, _: Settings) -> KarpenterSettings:
-    return read_karpenter(value, key)
+def _karpenter(value: Any, key: str, base: Settings) -> KarpenterSettings:
+    found = read_karpenter(value, key)
+    return found if found.minor is not None else dataclasses.replace(found, minor=base.karpenter.minor)
 
 
 _ALERT_KEYS: Final = ("url", "query", "every", "whenUnreachable")
@@ -274,12 +298,24 @@ def _alert_gate(value: Any, key: str, base: Settings) -> AlertGate | None:
     )
 
 
-_DEFAULTED: Final = (
-    "consolidateAfter",
-    "consolidationGracePeriod",
-    "consolidationSavingsThreshold",
-    "disruptionPrice",
-)
+def _recordings(value: Any, key: str, _: Settings) -> Recordings | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict) or not isinstance(value.get("path"), str) or not value["path"]:
+        raise InputError(f"{key} is {shown(value)}; write a map such as {{path: /var/lib/dovetail, keep: 14d}}")
+    for name in value:
+        if name not in ("path", "keep"):
+            raise InputError(_unknown(str(name), ["path", "keep"], f"key in {key},"))
+    keep = value.get("keep", "14d")
+    try:
+        length = parse_simple(keep, "smhd") if isinstance(keep, str) else None
+    except ValueError:
+        length = None
+    if length is None or not HOUR <= length <= 3660 * DAY:
+        raise InputError(f"{key}.keep is {shown(keep)}; write how long files are kept, an hour or more, such as 14d")
+    return Recordings(path=value["path"], keep=length)
+
+
 _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "candidateOrder": ("candidate_order", _enum(CandidateOrder)),
     "consolidateAfterHidesDestinations": ("consolidate_after_hides_destinations", _flag),
@@ -289,15 +325,24 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "search": ("search", _enum(Search)),
     "replacementsMax": ("replacements_max", _whole(1, 20)),
     "stabilization": ("stabilization", _stabilization),
+    "stabilizationScope": ("stabilization_scope", _enum(StabilizationScope)),
+    "neighbours": ("neighbours", _enum(WithNeighbours)),
     "stabilizationEnds": ("stabilization_ends", _enum(StabilizationEnds)),
     "steering": ("steering", _steering),
     "steeringWritesPerMinute": ("steering_writes_per_minute", _whole(1, 10_000)),
     "wasteFloor": ("waste_floor", _dollars),
+    "launchPrice": ("launch_price", _length(DAY)),
+    "preferencesOpenNodes": ("preferences_open_nodes", _flag),
+    "asksTheScheduler": ("asks_the_scheduler", _flag),
     "jobsWait": ("jobs_wait", _flag),
     "quietBeforeHaste": ("quiet_before_haste", _length(DAY)),
     "evictionsInOrder": ("evictions_in_order", _flag),
+    "evictionsSideBySide": ("evictions_side_by_side", _flag),
+    "domainPatience": ("domain_patience", _length(7 * DAY)),
+    "expiryLead": ("expiry_lead", _length(366 * DAY)),
     "replacementTimeout": ("replacement_timeout", _length(DAY, shortest=1)),
     "launchTimeout": ("launch_timeout", _length(DAY, shortest=1)),
+    "drainPatience": ("drain_patience", _length(DAY)),
     "validationDelay": ("validation_delay", _length(DAY)),
     "pollInterval": ("poll_interval", _length(DAY, shortest=1)),
     "preferencePolicy": ("preference_policy", _enum(PreferencePolicy)),
@@ -307,14 +352,21 @@ _READERS: Final[dict[str, tuple[str, _Reader]]] = {
     "pools": ("pools", _names),
     "poolDefaults": ("pool_defaults", _pool_defaults),
     "karpenter": ("karpenter", _karpenter),
+    "commitments": ("commitments", lambda value, key, _: read_commitments(value, key)),
+    "discount": ("discount", lambda value, key, _: read_discount(value, key)),
+    "surcharge": ("surcharge", lambda value, key, _: read_surcharge(value, key)),
+    "daemonLikePods": ("daemon_like_pods", lambda value, key, _: read_daemon_like(value, key)),
     "paused": ("paused", _flag),
     "alertGate": ("alert_gate", _alert_gate),
+    "recordings": ("recordings", _recordings),
     "leaseDuration": ("lease_duration", _length(HOUR, shortest=SECOND)),
     "renewDeadline": ("renew_deadline", _length(HOUR, shortest=SECOND)),
     "retryPeriod": ("retry_period", _length(HOUR, shortest=SECOND // 10)),
     "viewAgeMaximum": ("view_age_maximum", _length(DAY, shortest=10 * SECOND)),
 }
 
+TARIFF_KEYS: Final = ("commitments", "discount", "surcharge")
+"""The settings that say what machines really cost."""
 SETTINGS: Final = tuple(_READERS)
 """The names of all settings."""
 SETTING_FIELDS: Final = {key: name for key, (name, _) in _READERS.items()}

@@ -23,6 +23,8 @@ class Offering:
     price: Money
     price_float: float
     available: bool = True
+    extra: Money = 0
+    """The part of the price that is a surcharge, which no commitment covers."""
     reservation_id: str = ""
     reservation_capacity: int = 0
 

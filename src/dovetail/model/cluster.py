@@ -29,7 +29,17 @@ from dovetail.model.objects import (
     Service,
     StatefulSet,
     StorageClass,
+    VerticalPodAutoscaler,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureOrigin:
+    """Which cluster a capture is of (name, and uid of its namespace kube-system), and which kinds were listed."""
+
+    name: str = ""
+    uid: str = ""
+    kinds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +47,7 @@ class Cluster:
     """All objects that decisions need, sorted by (namespace, name). Sequences never change: give tuples, not lists.
 
     `captured_at`: when the snapshot was taken, if it says so; `latest_heartbeat`: the latest time at which a kubelet
-    reported, which no decision reads.
+    reported, which no decision reads. `notes`: what an answer must say first, because the input may lack something.
     """
 
     node_pools: Sequence[NodePool] = ()
@@ -59,9 +69,12 @@ class Cluster:
     pod_templates: Sequence[NamedPodTemplate] = ()
     capacity_buffers: Sequence[CapacityBuffer] = ()
     node_overlays: Sequence[NodeOverlay] = ()
+    vpas: Sequence[VerticalPodAutoscaler] = ()
     unknown_kinds: dict[str, int] = field(default_factory=dict)
     captured_at: datetime | None = None
     latest_heartbeat: datetime | None = None
+    origin: CaptureOrigin = CaptureOrigin()
+    notes: tuple[str, ...] = ()
 
 
 FIELD_OF: dict[type, str] = {
@@ -84,6 +97,7 @@ FIELD_OF: dict[type, str] = {
     NamedPodTemplate: "pod_templates",
     CapacityBuffer: "capacity_buffers",
     NodeOverlay: "node_overlays",
+    VerticalPodAutoscaler: "vpas",
 }
 
 

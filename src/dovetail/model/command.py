@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
@@ -34,6 +35,8 @@ class Method(StrEnum):
     MULTI_NODE = "multiNode"
     SINGLE_NODE = "singleNode"
 
+
+COST_METHODS: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)
 
 REASON_OF: dict[Method, Reason] = {
     Method.UNHEALTHY: Reason.UNHEALTHY,
@@ -71,8 +74,9 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 class Command:
     """One decision: the nodes to remove, the replacements to launch first, where the pods go, and what it saves.
 
-    `surges`: Deployments (`namespace/name`) whose rolling update moves pods (spec section 20).
+    `surges`: Deployments (`namespace/name`) whose rolling update moves pods (docs/rules.md#surge).
     `launchable`: the instance types that its new nodes were limited to, if a limit gave a better command; empty: any.
+    `pays_after`: after how many nanoseconds it has saved what its restarts and launches cost; 0: nobody prices them.
     `terminate_first`: why a node is removed before its replacement is ready, in Karpenter's word; empty: it is not.
     """
 
@@ -88,6 +92,7 @@ class Command:
     launchable: tuple[str, ...] = ()
     surges: tuple[str, ...] = ()
     terminate_first: str = ""
+    pays_after: int = 0
 
     @property
     def reason(self) -> Reason:

@@ -28,6 +28,14 @@ class FeatureGate(StrEnum):
     POD_DELETION_COST = "PodDeletionCostManagement"
 
 
+CAME_WITH: Final = {
+    FeatureGate.CAPACITY_BUFFER: 14,
+    FeatureGate.TERMINATE_FIRST_DRIFT: 15,
+    FeatureGate.TERMINATE_FIRST_REPAIR: 15,
+    FeatureGate.POD_DELETION_COST: 15,
+}
+"""The minor version of Karpenter v1 that brought a gate; the others are as old as the oldest profile."""
+_SPREAD_CAME_WITH: Final = 15
 ON_BY_DEFAULT: Final = frozenset({FeatureGate.RESERVED_CAPACITY})
 BUFFER_CONDITION: Final = "ReadyForProvisioning"
 OVERLAY_CONDITION: Final = "ValidationSucceeded"
@@ -46,7 +54,8 @@ class KarpenterSettings:
 
     `feature_gates`: the gates that are named. `default_spread`: constraints for pods without any, from Karpenter's
     scheduler configuration. `ignore_dra_requests`: pods with resource claims are never placed. `source`: where this was
-    read, for reports. `static_drift`: whether Karpenter handles drift of static pools.
+    read, for reports. `static_drift`: whether Karpenter handles drift of static pools. `minor`: its minor version of
+    v1; an older one ignores gates and options that came later.
     """
 
     feature_gates: tuple[tuple[FeatureGate, bool], ...] = ()
@@ -54,6 +63,11 @@ class KarpenterSettings:
     ignore_dra_requests: bool | None = None
     static_drift: StaticDrift = StaticDrift.TERMINATE_FIRST
     source: str = "the settings"
+    minor: int | None = None
+
+    def knows(self, gate: FeatureGate) -> bool:
+        """Return whether this version of Karpenter has a gate; an unknown version has all."""
+        return self.minor is None or self.minor >= CAME_WITH.get(gate, 0)
 
     @property
     def ignores_dra(self) -> bool:
@@ -62,8 +76,9 @@ class KarpenterSettings:
 
     @property
     def spread(self) -> tuple[TopologySpreadConstraint, ...]:
-        """Return the default topology spread constraints."""
-        return self.default_spread or ()
+        """Return the default topology spread constraints; older versions of Karpenter have none."""
+        known = self.minor is None or self.minor >= _SPREAD_CAME_WITH
+        return (self.default_spread or ()) if known else ()
 
     def over(self, found: "KarpenterSettings") -> "KarpenterSettings":
         """Return these settings, with values that are not set here taken from `found`."""
@@ -74,6 +89,7 @@ class KarpenterSettings:
             ignore_dra_requests=(
                 found.ignore_dra_requests if self.ignore_dra_requests is None else self.ignore_dra_requests
             ),
+            minor=found.minor if self.minor is None else self.minor,
             source=f"{self.source} and {found.source}",
         )
 
@@ -105,6 +121,8 @@ def features_of(settings: KarpenterSettings, cluster: Cluster) -> Features:
     }
     on, learnt = [], []
     for gate in FeatureGate:
+        if not settings.knows(gate):
+            continue
         if gate in named:
             learnt.append((gate, f"{settings.source} say so"))
             on += [gate] if named[gate] else []

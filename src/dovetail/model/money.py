@@ -1,6 +1,6 @@
 """Money as exact integers: dollars in units of 10^-18, so that ``1.00 - 0.90 >= 0.10`` holds.
 
-Design: spec section 8, savings-threshold.
+Design: docs/rules.md#price, savings-threshold.
 
 Decides how a price is read, written and compared with what a move must save. Knows nothing of nodes or catalogues.
 Sits at the bottom of the model.
@@ -23,6 +23,9 @@ Money: TypeAlias = int
 PLACES = 18
 UNIT: int = 10**PLACES
 """One dollar."""
+
+HOURS_A_MONTH = 730
+"""How many hours a bill's month has."""
 
 _DIGITS_MAX = 30  # digits before the point; more than that is a mistake, and "1e999999" must not cost memory
 

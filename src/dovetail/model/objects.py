@@ -21,8 +21,17 @@ from dovetail.model.parts.features import (
     NodeOverlaySpec,
     NodeOverlayStatus,
     ScalableReference,
+    ScalingTarget,
     Service,
     ServiceSpec,
+    VerticalPodAutoscaler,
+    VpaContainerPolicy,
+    VpaContainerRecommendation,
+    VpaRecommendation,
+    VpaResourcePolicy,
+    VpaSpec,
+    VpaStatus,
+    VpaUpdatePolicy,
 )
 from dovetail.model.parts.metadata import (
     ApiStruct,
@@ -158,6 +167,7 @@ __all__ = [
     "ResourceRequirements",
     "ScalableReference",
     "Scalar",
+    "ScalingTarget",
     "SchedulingGate",
     "SelectorRequirement",
     "Service",
@@ -170,9 +180,17 @@ __all__ = [
     "TopologyLabelRequirement",
     "TopologySelectorTerm",
     "TopologySpreadConstraint",
+    "VerticalPodAutoscaler",
     "Volume",
     "VolumeNodeAffinity",
     "VolumeNodeResources",
+    "VpaContainerPolicy",
+    "VpaContainerRecommendation",
+    "VpaRecommendation",
+    "VpaResourcePolicy",
+    "VpaSpec",
+    "VpaStatus",
+    "VpaUpdatePolicy",
     "WeightedPodAffinityTerm",
     "WorkloadSpec",
     "condition",
@@ -328,6 +346,7 @@ AnyObject = (
     | NamedPodTemplate
     | CapacityBuffer
     | NodeOverlay
+    | VerticalPodAutoscaler
 )
 
 KINDS: Final[dict[str, type]] = {
@@ -350,4 +369,5 @@ KINDS: Final[dict[str, type]] = {
     "PodTemplate": NamedPodTemplate,
     "CapacityBuffer": CapacityBuffer,
     "NodeOverlay": NodeOverlay,
+    "VerticalPodAutoscaler": VerticalPodAutoscaler,
 }

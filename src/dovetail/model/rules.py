@@ -1,17 +1,24 @@
 """The rules in which profiles differ, one named field each: a profile is a set of values, nothing more.
 
 A settings file can't set them: a file changes tunables (`model.settings`), a profile chooses rules. `docs/profiles.md`
-lists them all, generated from here. The defaults are Dovetail's; `KARPENTER_RULES` repeats Karpenter v1.15, flaws
-included.
+lists them all, generated from here. The defaults are Dovetail's; `karpenter_rules` repeats a version of Karpenter,
+flaws included: each rule says in which versions Karpenter has the other value.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final
 
+OLDEST, NEWEST = 9, 15
+"""The minor versions of Karpenter v1 that have a profile."""
 
-def _rule(default: bool, about: str) -> bool:
-    """Declare a rule: Dovetail's value, and what it means if it is true."""
-    value: bool = field(default=default, metadata={"about": about})
+
+def _rule(default: bool, about: str, *, since: int = OLDEST, until: int = NEWEST) -> bool:
+    """Declare a rule: Dovetail's value, and what it means if it is true.
+
+    Karpenter v1.`since` to v1.`until` have the other value.
+    """
+    value: bool = field(default=default, metadata={"about": about, "since": since, "until": until})
     return value
 
 
@@ -47,7 +54,22 @@ class Rules:
         True,
         "Dovetail's annotations on a node count: its hold is no do-not-disrupt, and always-do-not-disrupt is one.",
     )
-    empty_by_pod_cost: bool = _rule(False, "A node is empty if none of its pods has a positive disruption cost.")
+    empty_by_pod_cost: bool = _rule(
+        False, "A node is empty if none of its pods has a positive disruption cost.", since=14
+    )
+    cost_annotation: bool = _rule(
+        True, "Pods may state their cost in the annotation `karpenter.sh/disruption-cost`.", until=14
+    )
+    fractional_costs: bool = _rule(
+        False, "A pod deletion cost may be any number; else it is a 32-bit integer or ignored.", until=14
+    )
+    protection_durations: bool = _rule(
+        True, "A pod's do-not-disrupt may be a duration from its start; else only `true` counts.", until=11
+    )
+    readiness_taints_pass: bool = _rule(
+        True, "Taints under `readiness.k8s.io/` are temporary on a node that is not initialized.", until=12
+    )
+    empty_asks_pdbs: bool = _rule(False, "A PDB over a DaemonSet pod keeps an empty node.")
     consolidatable_condition: bool = _rule(
         False,
         "`consolidateAfter` is read off the NodeClaim's condition Consolidatable, not counted from the last pod event.",
@@ -56,6 +78,7 @@ class Rules:
     retires_expired: bool = _rule(
         True, "Expired nodes are retired gracefully, within the budgets; else Karpenter removes them."
     )
+    roll_requests: bool = _rule(True, "Nodes that a person asked to replace (`dovetail roll`) count as drifted.")
     pod_windows: bool = _rule(True, "A pod's own window keeps its node while it is closed.")
     surges: bool = _rule(True, "A Deployment that asks for it is moved by its own rolling update where no eviction is.")
     unpriced_nodes_stay: bool = _rule(
@@ -89,6 +112,14 @@ class Rules:
         False,
         "A drifted node of a static pool gets its replacement first; else Karpenter refills the pool after it.",
     )
+    all_pods_order: bool = _rule(
+        False,
+        "If the order is by disruption cost, that counts all pods of a node, those of DaemonSets too.",
+        until=13,
+    )
+    balanced_policy: bool = _rule(
+        True, "The policy Balanced is known; else such a pool consolidates only empty nodes.", until=13
+    )
     bisects_only: bool = _rule(False, "The batch of several nodes is searched by bisection alone.")
     pools_take_turns: bool = _rule(False, "Single-node candidates are taken one of each pool in turn.")
 
@@ -102,15 +133,50 @@ class Rules:
         True, "A node that has to go waits while nothing that fits its pods could be launched; else it is tried."
     )
     empty_skips_simulation: bool = _rule(True, "A node without pods that move goes without a simulation.")
+    unknown_cloud_labels_bar: bool = _rule(
+        True,
+        "A pool that requires a label of the cloud which no instance type has launches nothing, with a warning; "
+        "else such a requirement passes.",
+    )
     sticky_daemons: bool = _rule(False, "What a daemon gave up to fit on one template stays given up for the next.")
     unnamed_reservations: bool = _rule(
         False, "A reservation is asked for under an empty label if the provider's label is unknown."
     )
 
+    resizes_count: bool = _rule(
+        True, "A pod that is resized in place counts with what its status says; else with its spec.", until=13
+    )
+    daemons_by_type: bool = _rule(
+        True, "What daemons take on a new node is counted for each type; else for all types of the pool.", until=13
+    )
+    daemon_like_pods: bool = _rule(
+        True, "Pods that the setting `daemonLikePods` selects go with their node; else they move like any other."
+    )
+    resizes_moved: bool = _rule(
+        True,
+        "A moved pod is simulated with the size with which it comes back (VerticalPodAutoscalers, owners whose pods "
+        "came back larger); else with its own.",
+    )
+    volume_alternatives: bool = _rule(
+        True, "Each term of a volume's node affinity is tried; else only the first one.", until=11
+    )
+    node_limits: bool = _rule(True, "A pool's limit `nodes` counts; else only its other limits.", until=10)
+    leaving_volumes_bar: bool = _rule(
+        True, "A pending pod whose volume is being deleted is left alone; else it is placed.", until=9
+    )
+
     # ------------------------------------------------------------ prices
+    unpriced_node_frees_batch: bool = _rule(
+        False, "If the price of one node is unknown, all nodes of its command count as free.", until=13
+    )
     savings_threshold: bool = _rule(True, "A cost action has to save its threshold times its disruption cost.")
     waste: bool = _rule(
         True, "A node that has wasted enough may go, although it saves less than its threshold asks for."
+    )
+    list_prices: bool = _rule(
+        False,
+        "Decisions use list prices; else what is really paid (`commitments`, `discount`, `surcharge`), which is always "
+        "what reports say.",
     )
     float_prices: bool = _rule(
         False, "Prices, savings and disruption costs are compared as floating-point numbers; else exactly."
@@ -136,7 +202,15 @@ class Rules:
         True, "A node that has to go goes with fewer replacements than planned, if fewer do; else it is refused."
     )
 
+    validates_drift: bool = _rule(
+        True,
+        "Commands for drifted and unhealthy nodes wait for a validation like all others; else they begin at once.",
+    )
+
     # ------------------------------------------------------------ over time
+    last_look: bool = _rule(
+        True, "Pods and PDBs are read once more before the first deletion or eviction of a command, and at its undoing."
+    )
     waits_for_validation: bool = _rule(
         False, "The loop sleeps through the validation of what it found; else it goes on."
     )
@@ -152,8 +226,18 @@ class Rules:
 
 
 DOVETAIL_RULES: Final = Rules()
-KARPENTER_RULES: Final = Rules(**{entry.name: not entry.default for entry in fields(Rules)})
-"""Every rule the other way round: these are the rules in which the two differ."""
+
+
+def karpenter_rules(minor: int) -> Rules:
+    """Return the rules of Karpenter v1.`minor`."""
+
+    def other(metadata: Mapping[str, int]) -> bool:
+        return metadata["since"] <= minor <= metadata["until"]
+
+    return Rules(**{entry.name: entry.default is not other(entry.metadata) for entry in fields(Rules)})
+
+
+KARPENTER_RULES: Final = karpenter_rules(NEWEST)
 
 
 def about(name: str) -> str:

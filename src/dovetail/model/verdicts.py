@@ -1,9 +1,10 @@
 """Every reason for and against disruption, as closed enums and values: the gates, their results and their numbers.
 
-Shells turn these into messages, events, metrics and pages; the identifiers are stable (spec section 4).
+Shells turn these into messages, events, metrics and pages; the identifiers are stable (docs/rules.md#gates).
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ Figure = str | int | float | bool | None
 
 
 class Gate(StrEnum):
-    """The gates of spec section 4, in order; a method's own conditions and the price gates have separate names."""
+    """The gates of docs/rules.md#gates, in order; a method's own conditions and the price gates have separate names."""
 
     MANAGED = "managed"
     PAUSED = "paused"
@@ -50,6 +51,7 @@ class Gate(StrEnum):
     PRICE = "price"
     SAVINGS_THRESHOLD = "savings-threshold"
     WASTE = "waste"
+    RESTART_PRICE = "restart-price"
     SAME_TYPE = "same-type"
     SPOT_TO_SPOT = "spot-to-spot"
     SPOT_FLEXIBILITY = "spot-flexibility"
@@ -61,12 +63,16 @@ ELIGIBLE = "eligible"
 
 
 class GateResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one gate for one node: `why` is a plain sentence, `figures` are the numbers behind it."""
+    """The result of one gate for one node: `why` is a plain sentence, `figures` are the numbers behind it.
+
+    `due`: when money alone opens it by passing time, if that is known; timers and windows are times of the gate table.
+    """
 
     gate: Gate
     passed: bool
     why: str
     figures: Mapping[str, Figure] = msgspec.field(default_factory=dict)
+    due: datetime | None = None
 
 
 class BriefVerdict(NamedTuple):

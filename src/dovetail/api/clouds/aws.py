@@ -76,6 +76,8 @@ def instance_type(spec: Row, region: str, on_demand: str, zones: list[tuple[str,
         any_of(ZONE, {name for _, name, _ in zones}),
         any_of(ZONE_ID, {zone for zone, _, _ in zones}),
         any_of(CAPACITY_TYPE, {entry.capacity_type for entry in offerings}),
+        one_of(_AWS + "instance-capability-flex", "true" if spec["flex"] == "1" else "false"),
+        one_of(_AWS + "instance-tenancy", "default"),
         one_of(_AWS + "instance-encryption-in-transit-supported", "true" if spec["hypervisor"] == "nitro" else "false"),
     ]
     requirements += [label(_AWS + suffix, spec[column]) for suffix, column in _LABEL_COLUMNS]

@@ -16,6 +16,7 @@ from dovetail.model.objects import SelectorRequirement
 REGIONAL_ZONE: Final = "0"
 """The zone label of machines that Azure places anywhere in the region."""
 _AZURE: Final = "karpenter.azure.com/"
+_AKS: Final = "kubernetes.azure.com/"
 _MIB: Final = 1 << 20
 _GIB: Final = 1 << 30
 _PODS: Final = 250
@@ -70,8 +71,10 @@ def _requirements(
         one_of(_AZURE + "placement-scope", "regional" if zones == [REGIONAL_ZONE] else "zonal"),
         one_of(_AZURE + "sku-networking-accelerated", "true" if spec["accel_net"] == "1" else "false"),
         one_of(_AZURE + "sku-storage-premium-capable", "true" if spec["premium_io"] == "1" else "false"),
-        one_of("kubernetes.azure.com/sku-cpu", spec["vcpu"]),
-        one_of("kubernetes.azure.com/sku-memory", spec["memory_mib"]),
+        SelectorRequirement(key=f"{_AKS}cluster", operator="Exists"),  # required by the add-ons of AKS
+        any_of(f"{_AKS}mode", {"system", "user"}),
+        one_of(f"{_AKS}sku-cpu", spec["vcpu"]),
+        one_of(f"{_AKS}sku-memory", spec["memory_mib"]),
         *(label(_AZURE + suffix, spec[column]) for suffix, column in _LABEL_COLUMNS),
     )
 

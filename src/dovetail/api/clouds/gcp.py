@@ -7,6 +7,7 @@ for eviction. The provider counts one GPU however many a type has, and so does t
 launch that the provider would refuse. Knows nothing of a live cloud.
 """
 
+from itertools import takewhile
 from typing import Final
 
 from dovetail.api.clouds.aws import reserved_cpu_milli
@@ -57,6 +58,7 @@ def _instance_type(spec: Row, region: str, row: Row) -> InstanceType:
         any_of(ZONE, set(zones)),
         any_of("topology.k8s.gcp/zone-id", set(zones)),
         any_of(CAPACITY_TYPE, {entry.capacity_type for entry in offerings}),
+        one_of(_GCP + "instance-category", "".join(takewhile(str.isalpha, spec["family"]))),
         *(label(_GCP + suffix, spec[column]) for suffix, column in _LABEL_COLUMNS),
         label(_GCP + "instance-gpu-count", "1" if has_gpu else ""),
         label("cloud.google.com/gke-accelerator", spec["gpu_name"] if has_gpu else ""),

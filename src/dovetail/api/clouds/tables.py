@@ -4,13 +4,9 @@ One small gzip per region, read only when that region is asked for. `tools/catal
 sources named in NOTICE-catalogue.md. Knows columns as text; the modules of the clouds know what they mean.
 """
 
-import csv
 import functools
-import gzip
-import io
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import resources
 
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
 from dovetail.model.money import parse_money
@@ -51,6 +47,11 @@ def region_of(cloud: str, name: str) -> Region | None:
 
 def rows(table: str) -> list[Row]:
     """Read a table, such as `aws/us-east-1`."""
+    import csv
+    import gzip
+    import io
+    from importlib import resources  # imported here: most commands name a catalogue, and starting them takes less
+
     *folders, name = table.split("/")
     path = resources.files("dovetail.api.clouds").joinpath("data", *folders, f"{name}.csv.gz")
     return list(csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode())))

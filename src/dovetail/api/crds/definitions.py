@@ -1,7 +1,7 @@
 """The CustomResourceDefinitions of NodePool and NodeClaim, built from compact tables: `dovetail crds` prints them.
 
 A superset of Karpenter v1.15's schema: every field, bound and rule of it is here with the same effect (descriptions and
-messages are Dovetail's own), plus the disruption policy of spec section 1 (grace-period Proposed Spec,
+messages are Dovetail's own), plus the disruption policy of docs/rules.md#policy (grace-period Proposed Spec,
 savings-threshold Recommendation, topology-budgets API Design, disruption-controls Proposed Spec). Stored objects stay
 readable by Karpenter's own types: no field of theirs changes its type; `nodes` of a budget stays a string. One default
 differs: consolidateAfter is 15s (disruption-controls). Each added rule has a message that says what to write instead; a
@@ -10,6 +10,7 @@ anyone writes. Knows nothing of files or clusters. `api.manifests.validate` chec
 keeps both in step.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import yaml
@@ -18,6 +19,8 @@ from dovetail.api.crds import words
 from dovetail.api.crds.cron_rules import CelRule
 from dovetail.api.crds.policy import disruption
 from dovetail.api.crds.words import Schema
+from dovetail.api.policy_fields import DURATION_OR_NEVER
+from dovetail.model import names
 
 _QUALIFIED: Final = rf"^({words.DNS}/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
 _LABEL_VALUE: Final = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
@@ -30,9 +33,10 @@ def crds() -> list[Schema]:
     return [_nodepool_crd(), _nodeclaim_crd()]
 
 
-def crds_yaml() -> str:
-    """Return both definitions as one YAML stream, the same bytes every time."""
-    return "".join("---\n" + yaml.dump(crd, Dumper=_Dumper, sort_keys=False, width=100_000) for crd in crds())
+def crds_yaml(definitions: Iterable[Schema] | None = None) -> str:
+    """Return definitions (by default both) as one YAML stream, the same bytes every time."""
+    chosen = crds() if definitions is None else definitions
+    return "".join("---\n" + yaml.dump(crd, Dumper=_Dumper, sort_keys=False, width=100_000) for crd in chosen)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -138,7 +142,7 @@ def _node_spec(node_class_ref: Schema, requirements: Schema) -> Schema:
         "startupTaints": _taints("Taints that something takes off soon after the node's start; placing ignores them."),
         "expireAfter": words.text(
             "The age at which Karpenter removes a node whatever its pods say, or Never.",
-            pattern=words.DURATION_OR_NEVER,
+            pattern=DURATION_OR_NEVER,
             default="720h",
         ),
         "terminationGracePeriod": words.text(
@@ -180,7 +184,11 @@ def _nodepool_crd() -> Schema:
         _column("NodeClass", ".spec.template.spec.nodeClassRef.name"),
         _column("Nodes", ".status.nodes"),
         _column("Ready", _condition_path("Ready")),
+        _column("Managed", rf".metadata.labels.{_escaped(names.MANAGE)}"),
+        _column("Rolling", _condition_path(names.ROLLOUT_COMPLETE, "reason")),
+        _column("Paused", rf".metadata.annotations.{_escaped(names.PAUSED)}"),
         _column("Age", ".metadata.creationTimestamp", "date"),
+        _column("Roll", _condition_path(names.ROLLOUT_COMPLETE, "message"), wide=True),
         _column("Weight", ".spec.weight", "integer", wide=True),
         _column("CPU", ".status.resources.cpu", wide=True),
         _column("Memory", ".status.resources.memory", wide=True),
@@ -352,8 +360,13 @@ def _column(name: str, path: str, kind: str = "string", *, wide: bool = False) -
     return column | {"priority": 1} if wide else column
 
 
-def _condition_path(kind: str) -> str:
-    return f'.status.conditions[?(@.type=="{kind}")].status'
+def _condition_path(kind: str, field: str = "status") -> str:
+    return f'.status.conditions[?(@.type=="{kind}")].{field}'
+
+
+def _escaped(name: str) -> str:
+    """Return the name of a label or annotation for a JSONPath."""
+    return name.replace(".", r"\.")
 
 
 def _definition(kind: str, columns: list[Schema], schema: Schema, subresources: Schema) -> Schema:

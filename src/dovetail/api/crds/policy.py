@@ -1,96 +1,69 @@
 """The schema of a NodePool's disruption policy: the fields that the designs add, and their rules for the API server.
 
-Spec section 1; grace-period Proposed Spec, savings-threshold Recommendation, topology-budgets API Design,
-disruption-controls Proposed Spec. `api.policy` and `api.manifests.budget_rules` apply the same rules at run time. Sits
-in api, below `definitions`.
+See docs/rules.md#policy; grace-period Proposed Spec, savings-threshold Recommendation, topology-budgets API Design,
+disruption-controls Proposed Spec. Simple fields are in the table of `api.policy_fields`; those with parts of their own
+(budgets, windows, health, repair) are here. `api.policy` and `api.manifests.budget_rules` apply the same rules at run
+time. Sits in api, below `definitions`.
 """
 
 from typing import Final
 
 from dovetail.api.crds import words
 from dovetail.api.crds.cron_rules import SCHEDULE_LENGTH_MAX, schedule_rules
+from dovetail.api.policy_fields import BUDGET_FIELDS, BY_NAME, FIELDS, HOURS_AND_MINUTES, TEXT_MAX, Field, Form
 
 _LABEL_NAME: Final = rf"^({words.DNS}/)?([A-Za-z0-9][-A-Za-z0-9_.]{{0,61}})?[A-Za-z0-9]$"
-_DURATION_WITH_DAYS_OR_NEVER: Final = r"^(([0-9]+(s|m|h|d))+|Never)$"
-_WINDOW: Final = r"^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$"
+_LABEL_NAME_OR_NONE: Final = rf"^$|{_LABEL_NAME}"
 _NODES: Final = r"^((100|[0-9]{1,2})%|[0-9]+)$"
-_POLICIES: Final = ["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced", "WhenUnderutilized"]
 _REASONS: Final = ["Underutilized", "Empty", "Drifted", "Unhealthy", "Expired"]
 _QUALIFIED: Final = rf"^({words.DNS}/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
-_BUDGET_TEXT_LENGTH_MAX: Final = 256
 
 
 def disruption() -> words.Schema:
-    """Return the schema of `spec.disruption`."""
-    never = "must be a duration of s, m and h parts such as 30s or 1h30m, or Never"
+    """Return the schema of `spec.disruption`: the fields of the table, and those with parts of their own."""
+    structured = _structured()
     return words.object_of(
         "How and when nodes of this pool may be disrupted.",
-        {
-            "consolidationPolicy": words.text(
-                "Which nodes consolidation may take. WhenUnderutilized is the older word for WhenEmptyOrUnderutilized. "
-                "Ignored on a static pool.",
-                enum=_POLICIES,
-                default="WhenEmptyOrUnderutilized",
-            ),
-            "consolidateAfter": words.checked(
-                "How long after the last pod came or went a node becomes a candidate for consolidation; "
-                "Never switches consolidation off. Ignored on a static pool.",
-                words.DURATION_OR_NEVER,
-                f"consolidateAfter {never}",
-                default="15s",
-            ),
-            "expireAfter": words.checked(
-                "The age at which a node is replaced gracefully, within the budgets. Must be shorter than the "
-                "template's expireAfter, which Karpenter enforces forcefully. Unset: the NodeClaim's own.",
-                _DURATION_WITH_DAYS_OR_NEVER,
-                "expireAfter must be a duration of s, m, h and d parts such as 720h or 30d, or Never",
-            ),
-            "consolidationGracePeriod": words.checked(
-                "How long after the last pod came or went a node stays out of consolidation altogether, neither "
-                "emptied nor filled. Unset or Never: off. Ignored on a static pool.",
-                words.DURATION_OR_NEVER,
-                f"consolidationGracePeriod {never}",
-            ),
-            "consolidationSavingsThreshold": {
-                "description": "What a consolidation must save at least, in dollars per hour for each unit of "
-                "disruption cost; 0 asks for no minimum. Alpha. Ignored on a static pool.",
-                "type": "number",
-                "minimum": 0,
-                "default": 0.01,
-            },
-            "disruptionPrice": {
-                "description": "What one unit of disruption cost, about a pod's restart, is worth in dollars. A "
-                "consolidation that saves too little to go at once goes when so much has been wasted without it. "
-                "Unset: off. Alpha. Ignored on a static pool.",
-                "type": "number",
-                "minimum": 0,
-            },
-            "budgets": words.list_of(
-                "How many nodes may be disrupted at the same time. Of the budgets that are active and name the "
-                "reason, the strictest counts.",
-                _budget(),
-                maxItems=50,
-                default=[{"nodes": "10%"}],
-            ),
-            "windows": words.list_of(
-                "When nodes may be disrupted for a reason: outside of every window that names it, nothing starts. "
-                "Budgets apply inside.",
-                _window(),
-                maxItems=50,
-            ),
-            "minNodeAge": words.checked(
-                "How old a NodeClaim must be before its node is consolidated, also when it is empty.",
-                r"^([0-9]+(s|m|h|d))+$",
-                "minNodeAge must be a duration of s, m, h and d parts such as 30m or 1d",
-                maxLength=_BUDGET_TEXT_LENGTH_MAX,
-            ),
-            "health": _health(),
-            "repair": words.list_of(
-                "Node conditions that make a node a candidate for repair.", _repair_rule(), maxItems=50
-            ),
-        },
-        default={"consolidateAfter": "15s"},
+        {field.name: _schema(field, field.form) if field.form else structured[field.name] for field in FIELDS},
+        default={"consolidateAfter": BY_NAME["consolidateAfter"].default},
     )
+
+
+def _schema(field: Field, form: Form) -> words.Schema:
+    more = {} if field.default is None else {"default": field.default}
+    if form.is_number:
+        return {"description": field.description, "type": "number", "minimum": 0, **more}
+    if form.choices:
+        return words.text(field.description, enum=list(form.choices), **more)
+    more |= {} if form.longest is None else {"maxLength": form.longest}
+    rules = [words.rule(f"self.matches(r'{form.pattern}')", f"{field.name} must be {form.must_be}")]
+    if form.bounds is not None:
+        within = "duration(self) >= duration('{}') && duration(self) <= duration('{}')".format(*form.bounds)
+        message = "{} must be from {} to {}".format(field.name, *form.bounds)
+        rules.append(words.rule(f"!self.matches(r'{form.pattern}') || ({within})", message))
+    return words.text(field.description, pattern=form.pattern, **more, **words.rules(*rules))
+
+
+def _structured() -> dict[str, words.Schema]:
+    return {
+        "budgets": words.list_of(
+            "How many nodes may be disrupted at the same time. Of the budgets that are active and name the "
+            "reason, the strictest counts.",
+            _budget(),
+            maxItems=50,
+            default=[{"nodes": "10%"}],
+        ),
+        "windows": words.list_of(
+            "When nodes may be disrupted for a reason: outside of every window that names it, nothing starts. "
+            "Budgets apply inside.",
+            _window(),
+            maxItems=50,
+        ),
+        "health": _health(),
+        "repair": words.list_of(
+            "Node conditions that make a node a candidate for repair.", _repair_rule(), maxItems=50
+        ),
+    }
 
 
 def _schedule(description: str) -> words.Schema:
@@ -102,7 +75,7 @@ def _length(description: str, name: str) -> words.Schema:
         description,
         r"^([0-9]+(s|m|h))+$",
         f"{name} must be a duration of s, m and h parts such as 30s or 1h30m",
-        maxLength=_BUDGET_TEXT_LENGTH_MAX,
+        maxLength=TEXT_MAX,
     )
 
 
@@ -121,9 +94,9 @@ def _window() -> words.Schema:
             ),
             "duration": words.checked(
                 "How long the window stays open after each hit of its schedule, in hours and minutes.",
-                _WINDOW,
+                HOURS_AND_MINUTES,
                 "duration must be hours and minutes such as 8h, 30m or 1h30m",
-                maxLength=_BUDGET_TEXT_LENGTH_MAX,
+                maxLength=TEXT_MAX,
             ),
             "reasons": _reasons("The kinds of disruption that the window is about; none listed means all."),
         },
@@ -139,7 +112,7 @@ def _health() -> words.Schema:
                 "How many nodes of the pool may be NotReady: a count, or a percentage of its nodes, rounded up.",
                 _NODES,
                 "notReadyNodes must be a count such as '5' or a percentage from '0%' to '100%'",
-                maxLength=_BUDGET_TEXT_LENGTH_MAX,
+                maxLength=TEXT_MAX,
             ),
             "pendingPods": words.object_of(
                 "Stop once this many pods that could run on the pool have been unschedulable for this long.",
@@ -180,7 +153,7 @@ def _budget() -> words.Schema:
                 _NODES,
                 "nodes must be a count such as '5' or a percentage from '0%' to '100%'",
                 default="10%",
-                maxLength=_BUDGET_TEXT_LENGTH_MAX,
+                maxLength=TEXT_MAX,
             ),
             "schedule": _schedule(
                 "When the budget becomes active: five cron fields, or @daily and its like, in UTC unless "
@@ -188,18 +161,19 @@ def _budget() -> words.Schema:
             ),
             "duration": words.checked(
                 "How long the budget stays active after each hit of its schedule, in hours and minutes.",
-                _WINDOW,
+                HOURS_AND_MINUTES,
                 "duration must be hours and minutes such as 8h, 30m or 1h30m",
-                maxLength=_BUDGET_TEXT_LENGTH_MAX,
+                maxLength=TEXT_MAX,
             ),
             "reasons": _reasons("The kinds of disruption that the budget holds for; none listed means all."),
             "topologyKey": words.text(
-                "A node label. The cap then holds for the nodes of each of its values apart, and for drift only.",
-                pattern=_LABEL_NAME,
+                "A node label. The cap then holds for the nodes of each of its values apart, and for drift only. "
+                "Empty is the same as none.",
+                pattern=_LABEL_NAME_OR_NONE,
                 maxLength=317,
                 **words.rules(
                     words.rule(
-                        f"self.matches(r'{_LABEL_NAME}')",
+                        f"self.matches(r'{_LABEL_NAME_OR_NONE}')",
                         "topologyKey must be a label name such as topology.kubernetes.io/zone",
                     ),
                     words.rule(
@@ -209,22 +183,12 @@ def _budget() -> words.Schema:
                 ),
             ),
             "sequential": {
-                "description": "Let drift finish in one value of topologyKey before it starts in the next.",
+                "description": "Let drift finish in one value of topologyKey before it starts in the next: the value "
+                "with the oldest drift first. The annotation dovetail.dev/rolling-domain names the one that was begun. "
+                "Requires topologyKey.",
                 "type": "boolean",
             },
-            "per": words.text(
-                "Makes it a rate: at most `nodes` nodes may begin to leave within any span of this length.",
-                pattern=_WINDOW,
-                maxLength=_BUDGET_TEXT_LENGTH_MAX,
-                **words.rules(
-                    words.rule(f"self.matches(r'{_WINDOW}')", "per must be hours and minutes such as 1h or 30m"),
-                    words.rule(
-                        f"!self.matches(r'{_WINDOW}') || "
-                        "(duration(self) >= duration('1m') && duration(self) <= duration('168h'))",
-                        "per must be from 1m to 168h",
-                    ),
-                ),
-            ),
+            **{part.name: _schema(part, part.form) for part in BUDGET_FIELDS if part.form},
         },
         required=["nodes"],
         **words.rules(
@@ -233,11 +197,11 @@ def _budget() -> words.Schema:
                 "schedule and duration go together: set both, or neither for a budget that is always active",
             ),
             words.rule(
-                "!has(self.sequential) || !self.sequential || has(self.topologyKey)",
-                "sequential needs topologyKey: name the node label to go by, such as topology.kubernetes.io/zone",
+                "!has(self.sequential) || !self.sequential || (has(self.topologyKey) && self.topologyKey != '')",
+                "'sequential' requires 'topologyKey'",
             ),
             words.rule(
-                "!has(self.per) || !has(self.topologyKey)",
+                "!has(self.per) || !has(self.topologyKey) || self.topologyKey == ''",
                 "per and topologyKey don't go together: make two budgets of it",
             ),
         ),

@@ -14,7 +14,6 @@ QUANTITY: Final = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
     r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
-DURATION_OR_NEVER: Final = r"^(([0-9]+(s|m|h))+|Never)$"
 
 
 def object_of(description: str, properties: Schema, required: list[str] | None = None, **more: Any) -> Schema:

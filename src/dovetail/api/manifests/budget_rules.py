@@ -1,25 +1,27 @@
 """Checks one disruption budget, from a spec, from the annotation or from a file.
 
 One set of rules for `validate`, which shows the findings, and for `policy`, under which a broken budget allows nothing.
-Spec section 1; topology-budgets Validation, disruption-controls Validation/Defaults. Sits in api.
+See docs/rules.md#policy; topology-budgets Validation, disruption-controls Validation/Defaults. Sits in api.
 """
 
+import re
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
-from typing import Any, Final
+from typing import Any
 
 from dovetail.api.findings import Finding
 from dovetail.api.manifests.manifest_shapes import BUDGET, WINDOW_LENGTH
 from dovetail.api.manifests.shape import check, error, warning
+from dovetail.api.policy_fields import BUDGET_FIELDS
 from dovetail.model.timing.cron import ScheduleError
-from dovetail.model.timing.duration import HOUR, MINUTE, parse_simple
+from dovetail.model.timing.duration import parse_simple
 from dovetail.model.timing.schedule import parse_schedule
-
-PER_MAX: Final = 168 * HOUR
 
 
 def budget_findings(budget: Any, path: str) -> Iterator[Finding]:
-    """Return everything that is wrong or doubtful with one budget."""
+    """Return everything that is wrong or doubtful with one budget. An empty `topologyKey` is the same as none."""
+    if isinstance(budget, dict) and budget.get("topologyKey") == "":
+        budget = {key: value for key, value in budget.items() if key != "topologyKey"}
     shape_findings = list(check(BUDGET, budget, path))
     yield from shape_findings
     if not isinstance(budget, dict):
@@ -30,7 +32,7 @@ def budget_findings(budget: Any, path: str) -> Iterator[Finding]:
     yield from duration_findings(budget.get("duration"), f"{path}.duration", "the budget is never active")
     yield from reason_findings(budget, path)
     yield from _topology(budget, path)
-    yield from _rate(budget, path)
+    yield from _bounds(budget, path)
 
 
 def schedule_findings(written: dict[str, Any], path: str, broken: AbstractSet[str]) -> Iterator[Finding]:
@@ -51,7 +53,8 @@ def _pairs(budget: dict[str, Any], path: str) -> Iterator[Finding]:
             path, budget, f"has {there} without {missing}", "set both, or neither for a budget that is always active"
         )
     if budget.get("sequential") is True and budget.get("topologyKey") is None:
-        yield error(path, budget, "has sequential without topologyKey", "set topologyKey: topology.kubernetes.io/zone")
+        problem = "breaks a rule: 'sequential' requires 'topologyKey'"
+        yield error(path, budget, problem, "set topologyKey: topology.kubernetes.io/zone")
     if budget.get("per") is not None and budget.get("topologyKey") is not None:
         yield error(path, budget, "has per together with topologyKey", "make two budgets of it")
 
@@ -75,12 +78,21 @@ def is_too_long(text: str) -> bool:
     return False
 
 
-def _rate(budget: dict[str, Any], path: str) -> Iterator[Finding]:
-    per = budget.get("per")
-    if not isinstance(per, str) or WINDOW_LENGTH.fullmatch(per) is None:
-        return
-    if is_too_long(per) or not MINUTE <= parse_simple(per, "smh") <= PER_MAX:
-        yield error(f"{path}.per", per, "is out of bounds", "write 1m to 168h")
+def _bounds(budget: dict[str, Any], path: str) -> Iterator[Finding]:
+    """Check the durations that have a shortest and a longest, unless their form is broken already."""
+    for part in BUDGET_FIELDS:
+        form, written = part.form, budget.get(part.name)
+        if (
+            form is None
+            or form.bounds is None
+            or not isinstance(written, str)
+            or not re.fullmatch(form.pattern, written)
+        ):
+            continue
+        least, most = (parse_simple(bound, "smh") for bound in form.bounds)
+        if is_too_long(written) or not least <= parse_simple(written, "smh") <= most:
+            remedy = "write {} to {}".format(*form.bounds)
+            yield error(f"{path}.{part.name}", written, "is out of bounds", remedy)
 
 
 def reason_findings(written: dict[str, Any], path: str) -> Iterator[Finding]:
@@ -105,7 +117,7 @@ def _topology(budget: dict[str, Any], path: str) -> Iterator[Finding]:
 
 
 def with_text_nodes(budget: Any, path: str) -> tuple[Any, Finding | None]:
-    """Turn an integer for `nodes` into text and warn: the API server would refuse it (section 1)."""
+    """Turn an integer for `nodes` into text and warn: the API server would refuse it (docs/rules.md#policy)."""
     nodes = budget.get("nodes") if isinstance(budget, dict) else None
     if isinstance(nodes, bool) or not isinstance(nodes, int):
         return budget, None

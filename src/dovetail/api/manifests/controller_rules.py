@@ -55,9 +55,9 @@ def controller_findings(template: dict[str, Any]) -> Iterator[Finding]:
         if key == NODEPOOL:
             yield error(path, key, "can't be set here: it is filled in from the pool's name", "take it out")
         if LABEL_NAME.fullmatch(key) is None:
-            yield error(path, key, "is no label name", "write a name such as example.com/team")
+            yield error(path, key, "is not a valid label name", "write a name such as example.com/team")
         if isinstance(value, str) and not _is_label_value(value):
-            yield error(path, value, "is no label value", _LABEL_VALUE_REMEDY)
+            yield error(path, value, "is not a valid label value", _LABEL_VALUE_REMEDY)
         yield from _restricted(key, path)
     spec = template.get("spec")
     yield from _taints(spec)
@@ -111,9 +111,9 @@ def _taints(spec: Any) -> Iterator[Finding]:
             path = f"spec.template.spec.{name}[{index}]"
             key, value, effect = (str(taint.get(part, "")) for part in ("key", "value", "effect"))
             if LABEL_NAME.fullmatch(key) is None:
-                yield error(f"{path}.key", key, "is no taint name", "write a name such as example.com/team")
+                yield error(f"{path}.key", key, "is not a valid taint name", "write a name such as example.com/team")
             if value and LABEL_NAME.fullmatch(value) is None:
-                yield error(f"{path}.value", value, "is no taint value", _LABEL_VALUE_REMEDY)
+                yield error(f"{path}.value", value, "is not a valid taint value", _LABEL_VALUE_REMEDY)
             if effect not in ("", "NoSchedule", "PreferNoSchedule", "NoExecute"):
                 yield error(
                     f"{path}.effect", effect, "is no effect", "write NoSchedule or PreferNoSchedule or NoExecute"
@@ -138,10 +138,10 @@ def requirement_findings(requirement: dict[str, Any], path: str, controller: _Re
         yield error(f"{path}.operator", operator, "is no operator", f"write {' or '.join(OPERATORS)}")
     yield from _restricted(key, f"{path}.key")
     if LABEL_NAME.fullmatch(key) is None:
-        yield controller(f"{path}.key", key, "is no label name", "write a name such as kubernetes.io/arch")
+        yield controller(f"{path}.key", key, "is not a valid label name", "write a name such as kubernetes.io/arch")
     for index, value in enumerate(values):
         if not _is_label_value(value):
-            yield controller(f"{path}.values[{index}]", value, "is no label value", _LABEL_VALUE_REMEDY)
+            yield controller(f"{path}.values[{index}]", value, "is not a valid label value", _LABEL_VALUE_REMEDY)
     if operator == "In":
         yield from _in_values(requirement, values, path)
         yield from _capacity_types(requirement, values, path, controller)

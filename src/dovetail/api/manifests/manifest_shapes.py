@@ -1,14 +1,16 @@
 """The shapes of NodePool and NodeClaim: every field that the API server knows, with its bounds.
 
-The same facts as in `crds`, in another form and written independently, so that the tests can check each against the
-other with one table of valid and invalid objects. Rules between fields are in `validate`. Spec section 1; grace-period
-Proposed Spec, savings-threshold Recommendation, topology-budgets API Design, disruption-controls Proposed Spec.
+Simple fields of the policy come from the table of `api.policy_fields`, as in `crds`. The rest is written independently
+of `crds`; the tests check both, and an API server, with one table of valid and invalid objects. Rules between fields
+are in `validate`. See docs/rules.md#policy; grace-period Proposed Spec, savings-threshold Recommendation,
+topology-budgets API Design, disruption-controls Proposed Spec.
 """
 
 import re
 from typing import Final
 
 from dovetail.api.manifests.shape import Kind, Shape
+from dovetail.api.policy_fields import BUDGET_FIELDS, FIELDS, TEXT_MAX, Field, Form
 
 DNS_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 _NAME: Final = r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
@@ -19,16 +21,12 @@ LABEL_NAME: Final = re.compile(
 LABEL_VALUE: Final = re.compile(rf"(?:{_NAME})?")
 PARTS: Final = re.compile(r"(?:[0-9]+[smh])+")
 _PARTS_OR_NEVER: Final = re.compile(r"(?:[0-9]+[smh])+|Never")
-_DAYS: Final = re.compile(r"(?:[0-9]+[smhd])+")
-_DAYS_OR_NEVER: Final = re.compile(r"(?:[0-9]+[smhd])+|Never")
 WINDOW_LENGTH: Final = re.compile(r"(?:[0-9]+[hm]|[0-9]+h[0-9]+m)(?:0s)?")
 NODES: Final = re.compile(r"(?:100|[0-9]{1,2})%|[0-9]+")
 
-POLICIES: Final = ("WhenEmptyOrUnderutilized", "WhenEmpty", "Balanced", "WhenUnderutilized")
 REASONS: Final = ("Empty", "Expired", "Drifted", "Underutilized", "Unhealthy")
 OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_TEXT_MAX: Final = 256
 _SCHEDULE_MAX: Final = 1024
 
 
@@ -40,19 +38,28 @@ def _words(*words: str) -> Shape:
     return Shape(kind=Kind.TEXT, words=words)
 
 
+def _shape(field: Field, form: Form) -> Shape:
+    """Return what a field of the table accepts; of several words, the default comes first."""
+    if form.is_number:
+        return Shape(kind=Kind.NUMBER, remedy=form.write, low=0)
+    if form.choices:
+        return _words(*sorted(form.choices, key=lambda word: word != field.default))
+    return _text(form.write, re.compile(form.pattern), form.longest)
+
+
 _LENGTH = "a duration such as 30s, 5m or 1h30m"
 
 BUDGET: Final = Shape(
     kind=Kind.MAP,
     remedy='a map such as {nodes: "10%"}',
     fields={
-        "nodes": _text('a count such as "5" or a percentage from "0%" to "100%", in quotes', NODES, _TEXT_MAX),
+        "nodes": _text('a count such as "5" or a percentage from "0%" to "100%", in quotes', NODES, TEXT_MAX),
         "schedule": _text("five cron fields such as '0 9 * * mon-fri', or @daily", longest=_SCHEDULE_MAX),
-        "duration": _text("hours and minutes such as 8h, 30m or 1h30m", WINDOW_LENGTH, _TEXT_MAX),
+        "duration": _text("hours and minutes such as 8h, 30m or 1h30m", WINDOW_LENGTH, TEXT_MAX),
         "reasons": Shape(kind=Kind.LIST, remedy="a list such as [Drifted]", items=_words(*REASONS), high=50),
         "topologyKey": _text("a label name such as topology.kubernetes.io/zone", LABEL_NAME),
         "sequential": Shape(kind=Kind.FLAG, remedy="true or false"),
-        "per": _text("hours and minutes from 1m to 168h, such as 1h", WINDOW_LENGTH, _TEXT_MAX),
+        **{part.name: _shape(part, part.form) for part in BUDGET_FIELDS if part.form},
     },
 )
 _SCHEDULE: Final = BUDGET.fields["schedule"]
@@ -73,11 +80,11 @@ HEALTH: Final = Shape(
             remedy="a map such as {count: 10, for: 5m}",
             fields={
                 "count": Shape(kind=Kind.WHOLE, low=1, high=2**31 - 1, remedy="1 or more"),
-                "for": _text(_LENGTH, PARTS, _TEXT_MAX),
+                "for": _text(_LENGTH, PARTS, TEXT_MAX),
             },
             required=("count", "for"),
         ),
-        "movedPodsReadyWithin": _text(_LENGTH, PARTS, _TEXT_MAX),
+        "movedPodsReadyWithin": _text(_LENGTH, PARTS, TEXT_MAX),
     },
 )
 REPAIR_RULE: Final = Shape(
@@ -86,27 +93,23 @@ REPAIR_RULE: Final = Shape(
     fields={
         "condition": _text("the type of a node condition, such as Ready", QUALIFIED, 316),
         "status": _words("True", "False", "Unknown"),
-        "for": _text(_LENGTH, PARTS, _TEXT_MAX),
-        "drainFor": _text(_LENGTH, PARTS, _TEXT_MAX),
+        "for": _text(_LENGTH, PARTS, TEXT_MAX),
+        "drainFor": _text(_LENGTH, PARTS, TEXT_MAX),
     },
     required=("condition", "status", "for"),
 )
+
+
+_STRUCTURED: Final = {
+    "budgets": Shape(kind=Kind.LIST, remedy='a list such as [{nodes: "10%"}]', items=BUDGET, high=50),
+    "windows": Shape(kind=Kind.LIST, remedy="a list of windows", items=ALLOW_WINDOW, high=50),
+    "health": HEALTH,
+    "repair": Shape(kind=Kind.LIST, remedy="a list of rules", items=REPAIR_RULE, high=50),
+}
 DISRUPTION: Final = Shape(
     kind=Kind.MAP,
     remedy="a map such as {consolidateAfter: 30s}",
-    fields={
-        "consolidationPolicy": _words(*POLICIES),
-        "consolidateAfter": _text(f"{_LENGTH}, or Never", _PARTS_OR_NEVER),
-        "expireAfter": _text("a duration such as 720h or 30d, or Never", _DAYS_OR_NEVER),
-        "consolidationGracePeriod": _text(f"{_LENGTH}, or Never", _PARTS_OR_NEVER),
-        "consolidationSavingsThreshold": Shape(kind=Kind.NUMBER, remedy="dollars such as 0.01 (no quotes)", low=0),
-        "disruptionPrice": Shape(kind=Kind.NUMBER, remedy="dollars such as 0.005 (no quotes)", low=0),
-        "budgets": Shape(kind=Kind.LIST, remedy='a list such as [{nodes: "10%"}]', items=BUDGET, high=50),
-        "windows": Shape(kind=Kind.LIST, remedy="a list of windows", items=ALLOW_WINDOW, high=50),
-        "minNodeAge": _text("a duration such as 30m, 2h or 1d", _DAYS, _TEXT_MAX),
-        "health": HEALTH,
-        "repair": Shape(kind=Kind.LIST, remedy="a list of rules", items=REPAIR_RULE, high=50),
-    },
+    fields={field.name: _shape(field, field.form) if field.form else _STRUCTURED[field.name] for field in FIELDS},
 )
 NODE_CLASS_REF: Final = Shape(
     kind=Kind.MAP,

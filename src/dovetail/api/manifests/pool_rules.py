@@ -2,9 +2,9 @@
 
 The API server and Karpenter's controller refuse a weight of 1000, a negative number of replicas or a requirement that
 compares with a word; a file, or an object from an older CRD, may contain them all the same. Such a pool launches
-nothing until it is corrected; its nodes and its policy keep working, and so does the rest of the cluster (spec section
-1). The rules are those of `validate`, applied to the decoded object: it has every field, so nothing is missed.
-`api.policy` checks the policy. Sits in api; pure; caches its results, as pools hardly ever change.
+nothing until it is corrected; its nodes and its policy keep working, and so does the rest of the cluster
+(docs/rules.md#policy). The rules are those of `validate`, applied to the decoded object: it has every field, so nothing
+is missed. `api.policy` checks the policy. Sits in api; pure; caches its results, as pools hardly ever change.
 """
 
 from collections.abc import Iterator

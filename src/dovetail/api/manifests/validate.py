@@ -2,7 +2,7 @@
 
 Works on the raw tree, so that it can quote what was written: one finding for each problem, with the field's path, its
 value and what to write instead. Errors are what the API server would refuse or the controller could not use; warnings
-are doubtful. Spec section 1. Sits in api; reads no files.
+are doubtful. See docs/rules.md#policy. Sits in api; reads no files.
 """
 
 from collections.abc import Iterator
@@ -30,6 +30,7 @@ from dovetail.api.manifests.manifest_shapes import (
 )
 from dovetail.api.manifests.shape import REQUIRED, Kind, Shape, check, child, error, warning
 from dovetail.api.manifests.v1beta1 import as_v1
+from dovetail.api.policy_fields import LENGTHS
 from dovetail.model.names import CAPACITY_TYPE, HOSTNAME, NODEPOOL, POLICY_ANNOTATION
 from dovetail.model.timing.duration import HOUR, parse_nillable
 
@@ -61,8 +62,11 @@ def validate_manifest(tree: Any) -> tuple[Finding, ...]:
 
 
 def _without_repeats(findings: list[Finding]) -> tuple[Finding, ...]:
-    """Drop repeats: the API server and the controller refuse many things for the same reason."""
-    return tuple(dict.fromkeys(findings))
+    """Drop repeats: the API server and the controller refuse many things for the same reason, in their own words."""
+    found: dict[tuple[object, ...], Finding] = {}
+    for entry in findings:
+        found.setdefault((entry.severity, entry.path, entry.value, entry.remedy or entry.message), entry)
+    return tuple(found.values())
 
 
 def _without_nulls(tree: Any) -> Any:
@@ -102,7 +106,7 @@ def _metadata(tree: dict[str, Any]) -> Iterator[Finding]:
     if name is None and not meta.get("generateName"):
         yield error("metadata.name", name, REQUIRED, "write a name")
     elif name is not None and (not isinstance(name, str) or len(name) > 253 or DNS_NAME.fullmatch(name) is None):
-        yield error("metadata.name", name, "is no name of an object", "write lower case letters, digits, - and .")
+        yield error("metadata.name", name, "is not a valid object name", "write lower case letters, digits, - and .")
     elif isinstance(name, str) and len(name) > 63 and tree.get("kind") == "NodePool":
         yield warning("metadata.name", name, "becomes a label of each node and is too long for one", "write at most 63")
     known = {key: meta[key] for key in ("labels", "annotations") if key in meta}
@@ -110,7 +114,9 @@ def _metadata(tree: dict[str, Any]) -> Iterator[Finding]:
     labels = known.get("labels")
     for key in labels if isinstance(labels, dict) else ():
         if LABEL_NAME.fullmatch(key) is None:
-            yield error(child("metadata.labels", key), key, "is no label name", "write a name such as example.com/team")
+            yield error(
+                child("metadata.labels", key), key, "is not a valid label name", "write a name such as example.com/team"
+            )
 
 
 # --- NodePool ---------------------------------------------------------------------------------------------------------
@@ -138,8 +144,7 @@ def _pool(tree: dict[str, Any]) -> Iterator[Finding]:
 
 def disruption_findings(disruption: dict[str, Any], path: str) -> Iterator[Finding]:
     """Check a disruption policy, from the spec or from the annotation."""
-    lengths = ("consolidateAfter", "expireAfter", "consolidationGracePeriod", "minNodeAge")
-    yield from overlong(disruption, lengths, path)
+    yield from overlong(disruption, LENGTHS, path)
     yield from check(DISRUPTION, disruption | _stand_ins(disruption), path)
     for index, budget in _listed(disruption, "budgets"):
         here = f"{path}.budgets[{index}]"
@@ -220,7 +225,7 @@ def _reserved(key: str, path: str, *, claim: bool) -> Iterator[Finding]:
 
 
 def _annotation(tree: dict[str, Any], spec: dict[str, Any]) -> Iterator[Finding]:
-    """Check the annotation that may carry the same policy (spec section 1)."""
+    """Check the annotation that may carry the same policy (docs/rules.md#policy)."""
     meta = tree.get("metadata")
     annotations = meta.get("annotations") if isinstance(meta, dict) else None
     text = annotations.get(POLICY_ANNOTATION) if isinstance(annotations, dict) else None
@@ -250,7 +255,7 @@ def read_annotation(text: str) -> dict[str, Any]:
 
 
 def _expiry(disruption: Any, path: str, template: Any) -> Iterator[Finding]:
-    """Warn where Karpenter's own expiry, which is forceful, would come first (spec section 10)."""
+    """Warn where Karpenter's own expiry, which is forceful, would come first (docs/rules.md#karpenter)."""
     if not isinstance(disruption, dict) or not isinstance(disruption.get("expireAfter"), str):
         return
     inner = template.get("spec") if isinstance(template, dict) else None

@@ -17,7 +17,7 @@ from dovetail.model.parts.metadata import ObjectMeta, ResourceList, ResourceRequ
 from dovetail.model.parts.pods import Container
 from dovetail.model.quantity import QuantityError, resource_amount
 
-_HUGE: Final = "1P"
+HUGE: Final = "1P"
 """More than any machine has, and small enough that the sum over thousands of pods fits 64 bits."""
 _NOTHING: Final = "0"
 Problems = list[str]
@@ -60,7 +60,7 @@ def unreadable_pod(raw: bytes | msgspec.Raw) -> Pod | None:
         resource_version=version if isinstance(version, str) else "",
         annotations={names.DO_NOT_DISRUPT: "true"},
     )
-    container = Container(name="unreadable", resources=ResourceRequirements(requests={"cpu": _HUGE}))
+    container = Container(name="unreadable", resources=ResourceRequirements(requests={"cpu": HUGE}))
     return Pod(metadata=meta, spec=PodSpec(node_name=found.spec.node_name, containers=(container,)))
 
 
@@ -112,8 +112,8 @@ def _mended(amounts: ResourceList, instead: str, problems: Problems) -> Resource
 def _requirements(given: ResourceRequirements, problems: Problems) -> ResourceRequirements:
     return msgspec.structs.replace(
         given,
-        requests=_mended(given.requests, _HUGE, problems),
-        limits=_mended(given.limits, _HUGE, problems),
+        requests=_mended(given.requests, HUGE, problems),
+        limits=_mended(given.limits, HUGE, problems),
     )
 
 
@@ -127,7 +127,7 @@ def _pod_spec(spec: PodSpec, problems: Problems) -> PodSpec:
         containers=_containers(spec.containers, problems),
         init_containers=_containers(spec.init_containers, problems),
         resources=None if spec.resources is None else _requirements(spec.resources, problems),
-        overhead=_mended(spec.overhead, _HUGE, problems),
+        overhead=_mended(spec.overhead, HUGE, problems),
     )
 
 

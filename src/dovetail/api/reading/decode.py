@@ -18,18 +18,20 @@ import msgspec
 
 from dovetail.api.findings import InputError, shown
 from dovetail.api.manifests.v1beta1 import as_v1
-from dovetail.api.reading.capture_document import latest_heartbeat, read_capture
+from dovetail.api.reading.capture_document import CaptureMark, latest_heartbeat, read_capture, read_running
 from dovetail.api.reading.documents import (
     NOTHING_LISTED,
     NOTHING_THERE,
     Document,
     Head,
+    NoObjectError,
     is_empty_list,
     read_input,
     split_documents,
 )
+from dovetail.api.reading.folders import files_of
 from dovetail.api.reading.whole_list import read_whole_list
-from dovetail.model.cluster import Cluster, cluster_of
+from dovetail.model.cluster import CaptureOrigin, Cluster, cluster_of
 from dovetail.model.objects import KINDS, AnyObject
 from dovetail.model.quantity import QuantityError, resource_amount
 
@@ -53,6 +55,7 @@ _GROUPS: Final[dict[str, str]] = {
     "PodTemplate": "",
     "CapacityBuffer": "autoscaling.x-k8s.io",
     "NodeOverlay": "karpenter.sh",
+    "VerticalPodAutoscaler": "autoscaling.k8s.io",
 }
 _NAMESPACED: Final = frozenset(
     {
@@ -66,6 +69,7 @@ _NAMESPACED: Final = frozenset(
         "Service",
         "PodTemplate",
         "CapacityBuffer",
+        "VerticalPodAutoscaler",
     }
 )
 _KIND_OF: Final[dict[type, str]] = {struct: kind for kind, struct in KINDS.items()}
@@ -76,20 +80,39 @@ _EXPECTED: Final = re.compile(r"Expected `([^`]+)`")
 
 
 class DecodedObjects(msgspec.Struct):
-    """The objects of an input, in its order, and the number of objects of other kinds."""
+    """The objects of an input, in its order, and what else it says.
+
+    `unknown_kinds`: how many objects are of other kinds. `running`: namespaces of workloads that have pods, each with
+    the phrase that says so. `passed_over`: files of a folder that hold no Kubernetes object.
+    """
 
     objects: list[AnyObject] = []
     unknown_kinds: dict[str, int] = {}
-    captured_at: datetime | None = None
+    captures: list[CaptureMark] = []
     latest_heartbeat: datetime | None = None
+    running: dict[str, str] = {}
+    passed_over: list[str] = []
+
+    @property
+    def captured_at(self) -> datetime | None:
+        """Return the latest time of capture."""
+        return max((mark.captured_at for mark in self.captures), default=None)
 
     def add(self, other: "DecodedObjects") -> None:
-        """Add the objects of another input; the latest capture time counts."""
+        """Add the objects of another input."""
         self.objects += other.objects
         for kind, count in other.unknown_kinds.items():
             self.unknown_kinds[kind] = self.unknown_kinds.get(kind, 0) + count
-        self.captured_at = _later(self.captured_at, other.captured_at)
+        self.captures += other.captures
         self.latest_heartbeat = _later(self.latest_heartbeat, other.latest_heartbeat)
+        self.running = other.running | self.running
+
+    def cluster(self) -> Cluster:
+        """Return the objects as a Cluster; if an object appears twice, the last one wins."""
+        cluster = cluster_of(self.objects, dict(sorted(self.unknown_kinds.items())))
+        origin = self.captures[-1].origin if self.captures else CaptureOrigin()
+        at, beat = self.captured_at, self.latest_heartbeat
+        return replace(cluster, captured_at=at, latest_heartbeat=beat, origin=origin)
 
 
 def _later(one: datetime | None, other: datetime | None) -> datetime | None:
@@ -97,21 +120,28 @@ def _later(one: datetime | None, other: datetime | None) -> datetime | None:
 
 
 def load_cluster(paths: Sequence[Path | str]) -> Cluster:
-    """Read files ("-": standard input) into one Cluster; if an object appears twice, the last one wins."""
+    """Read files and folders ("-": standard input) into one Cluster; if an object appears twice, the last one wins."""
+    return decode_files(paths).cluster()
+
+
+def decode_files(paths: Sequence[Path | str]) -> DecodedObjects:
+    """Decode files and folders ("-": standard input); pass over a folder's files without any Kubernetes object."""
     if not paths:
         raise InputError("no input: give files with -f, or - for standard input")
     everything = DecodedObjects()
-    for path in paths:
-        name = "standard input" if str(path) == "-" else str(path)
+    for file in files_of(paths):
+        name = "standard input" if file.path == "-" else file.path
         try:
-            found = decode_objects(read_input(path))
+            everything.add(decode_objects(read_input(file.path)))
+        except NoObjectError as error:
+            if not file.in_folder:
+                raise InputError(f"{name}: {error}") from None
+            everything.passed_over.append(name)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
-        everything.add(found)
     if not everything.objects and not everything.unknown_kinds:
         raise InputError(f"{', '.join(map(str, paths))}: {NOTHING_LISTED}")
-    cluster = cluster_of(everything.objects, dict(sorted(everything.unknown_kinds.items())))
-    return replace(cluster, captured_at=everything.captured_at, latest_heartbeat=everything.latest_heartbeat)
+    return everything
 
 
 def decode_objects(data: bytes) -> DecodedObjects:
@@ -125,28 +155,40 @@ def decode_objects(data: bytes) -> DecodedObjects:
                 objects[at] = _placed(objects[at], kind)
         return DecodedObjects(
             objects=objects,
-            captured_at=max(whole.captures, default=None),
+            captures=whole.captures,
             latest_heartbeat=max(whole.heartbeats, default=None),
+            running=whole.running,
         )
     found = DecodedObjects()
-    seen = False
-    for document in split_documents(data):
-        seen = True
-        captured_at = read_capture(document)
-        if captured_at is not None:
-            found.captured_at = _later(found.captured_at, captured_at)
-            continue
-        item = decode_document(document)
-        if document.head.kind == "Node":
-            found.latest_heartbeat = _later(found.latest_heartbeat, latest_heartbeat(document))
-        if item is None:
-            kind = document.head.kind
-            found.unknown_kinds[kind] = found.unknown_kinds.get(kind, 0) + 1
-        else:
-            found.objects.append(item)
+    try:
+        seen = _decode_each(data, found)
+    except NoObjectError as error:  # beside objects it is a mistake, not another kind of file
+        raise InputError(str(error)) if found.objects or found.unknown_kinds else error from None
     if not seen and not is_empty_list(data):
         raise InputError(NOTHING_THERE)
     return found
+
+
+def _decode_each(data: bytes, found: DecodedObjects) -> bool:
+    """Decode document by document; return whether there was any."""
+    seen = False
+    for document in split_documents(data):
+        seen = True
+        mark = read_capture(document)
+        if mark is not None:
+            found.captures.append(mark)
+            continue
+        item = decode_document(document)
+        kind = document.head.kind
+        if kind == "Node":
+            found.latest_heartbeat = _later(found.latest_heartbeat, latest_heartbeat(document))
+        if item is None:
+            found.unknown_kinds[kind] = found.unknown_kinds.get(kind, 0) + 1
+            continue
+        found.objects.append(item)
+        if (peopled := read_running(document)) is not None:
+            found.running.setdefault(*peopled)
+    return seen
 
 
 def unreadable_quantity(cluster: Cluster) -> str | None:
@@ -240,7 +282,7 @@ def _decode_slowly(document: Document) -> AnyObject:
 def _converted(tree: Any, kind: str) -> AnyObject:
     """Build the struct of a tree. A NodePool's field of a wrong type is omitted, reported, and closes what it controls.
 
-    One pool's typo is that pool's problem, not the whole input's (spec section 1).
+    One pool's typo is that pool's problem, not the whole input's (docs/rules.md#policy).
     """
     unread: list[list[str]] = []
     while True:

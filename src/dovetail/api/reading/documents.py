@@ -35,6 +35,10 @@ _REMEDIES: Final[dict[type, str]] = {
 }
 
 
+class NoObjectError(InputError):
+    """A readable document that is no Kubernetes object: it names no kind."""
+
+
 class Head(msgspec.Struct, rename="camel", frozen=True, gc=False):
     """The fields that say which kind an object is."""
 
@@ -90,7 +94,7 @@ def read_input(path: Path | str, limit: int = CLUSTER_MAX) -> bytes:
         remedy = _REMEDIES.get(type(error), "give a file that can")
         raise InputError(f"it can't be read ({(error.strerror or str(error)).lower()}); {remedy}") from None
     except ValueError:
-        raise InputError("it is no name of a file") from None
+        raise InputError("it is not a valid file name") from None
     if data[:2] == _GZIP:
         data = _unpack(data, limit)
     if len(data) > limit:
@@ -322,7 +326,7 @@ def _tree_item(tree: Any, where: str, duplicates: tuple[tuple[str, int], ...]) -
 
 def _checked(head: Head, where: str) -> Head:
     if not head.kind:
-        raise InputError(_at(where, "it is no Kubernetes object (there is no kind); write apiVersion and kind"))
+        raise NoObjectError(_at(where, "it is no Kubernetes object (there is no kind); write apiVersion and kind"))
     return head
 
 

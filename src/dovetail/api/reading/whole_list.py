@@ -14,7 +14,15 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 import msgspec
 
-from dovetail.api.reading.capture_document import API_VERSION, KIND
+from dovetail.api.reading.capture_document import (
+    API_VERSION,
+    COUNTED_KINDS,
+    KIND,
+    CapturedCluster,
+    CaptureMark,
+    WorkloadStatus,
+    running,
+)
 from dovetail.api.reading.documents import Head
 from dovetail.model.objects import KINDS, AnyObject, ApiStruct, Condition, Instant, Node, NodeStatus, Pod
 
@@ -29,9 +37,11 @@ class _Front(ApiStruct, frozen=True, tag_field="kind"):
 
 
 class _Capture(_Front, frozen=True, tag=KIND, kw_only=True):
-    """The object that says when a snapshot was taken."""
+    """The object that says when a snapshot was taken, and of which cluster."""
 
     captured_at: Instant
+    cluster: CapturedCluster = CapturedCluster()
+    kinds: tuple[str, ...] = ()
 
 
 class _NodeCondition(Condition, frozen=True):
@@ -47,12 +57,17 @@ class _NodeStatus(NodeStatus, frozen=True):
 
 
 class WholeList(NamedTuple):
-    """The objects of a List, in its order, and the times it names; `unplaced`: indexes of those without a namespace."""
+    """The objects of a List, in its order, and what else it says.
+
+    `unplaced`: indexes of the objects without a namespace. `running`: namespaces of workloads that have pods, each with
+    the phrase that says so.
+    """
 
     objects: list[AnyObject]
     unplaced: list[int]
-    captures: list[datetime]
+    captures: list[CaptureMark]
     heartbeats: list[datetime]
+    running: dict[str, str]
 
 
 def read_whole_list(data: bytes, known: Callable[[Head], bool]) -> WholeList | None:
@@ -65,7 +80,8 @@ def read_whole_list(data: bytes, known: Callable[[Head], bool]) -> WholeList | N
         return None
     pod_front: Any = _front("Pod")
     node_front: Any = _front("Node")
-    whole = WholeList([], [], [], [])
+    counted = tuple(map(_front, COUNTED_KINDS))
+    whole = WholeList([], [], [], [], {})
     heads: dict[tuple[type, str], None] = {}
     add = whole.objects.append
     for item in found.items:
@@ -77,7 +93,8 @@ def read_whole_list(data: bytes, known: Callable[[Head], bool]) -> WholeList | N
             continue
         heads[type(item), item.api_version] = None
         if type(item) is _Capture:
-            whole.captures.append(item.captured_at)
+            mark = CaptureMark(captured_at=item.captured_at, cluster=item.cluster, kinds=item.kinds)
+            whole.captures.append(mark)
             continue
         if not item.metadata.namespace:
             whole.unplaced.append(len(whole.objects))
@@ -87,6 +104,10 @@ def read_whole_list(data: bytes, known: Callable[[Head], bool]) -> WholeList | N
             add(Node(metadata=item.metadata, spec=item.spec, status=_without_beats(item.status)))
         else:
             add(_object(item))
+            if type(item) in counted and item.status.pods > 0:
+                kind, meta = item.__struct_config__.tag, item.metadata
+                namespace, phrase = running(kind, meta.namespace or "default", meta.name, item.status.pods)
+                whole.running.setdefault(namespace, phrase)
     return whole if all(map(known, _named(heads))) else None
 
 
@@ -120,6 +141,8 @@ def _front(kind: str) -> type:
         held = _NodeStatus if kind == "Node" and entry.name == "status" else entry.type
         default: Any = msgspec.field(default=entry.default, name=entry.encode_name)
         fields.append((entry.name, held, default))
+    if kind in COUNTED_KINDS:
+        fields.append(("status", WorkloadStatus, WorkloadStatus()))
     return msgspec.defstruct(f"_{kind}Front", fields, bases=(_Front,), tag=kind, frozen=True, kw_only=True, gc=False)
 
 

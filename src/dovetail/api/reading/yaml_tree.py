@@ -137,7 +137,7 @@ def _key(value: Any, event: Any) -> str:
 def _merged(value: Any, event: Any) -> list[dict[str, Any]]:
     sources = value if isinstance(value, list) else [value]
     if not all(isinstance(source, dict) for source in sources):
-        raise InputError(f"line {_line(event)} merges (<<) something that is no map")
+        raise InputError(f"line {_line(event)} merges (<<) something that is not a map")
     return sources
 
 

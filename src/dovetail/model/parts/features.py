@@ -141,3 +141,69 @@ class NodeOverlay(ApiStruct, frozen=True, tag_field="kind", tag="NodeOverlay"):
     metadata: ObjectMeta = ObjectMeta()
     spec: NodeOverlaySpec = NodeOverlaySpec()
     status: NodeOverlayStatus = NodeOverlayStatus()
+
+
+class ScalingTarget(ApiStruct, frozen=True):
+    """The workload whose pods an autoscaler sizes."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class VpaUpdatePolicy(ApiStruct, frozen=True):
+    """When a VerticalPodAutoscaler changes pods: `Off`, `Initial`, `Recreate`, `Auto` or `InPlaceOrRecreate`."""
+
+    update_mode: str | None = None
+
+
+class VpaContainerPolicy(ApiStruct, frozen=True):
+    """What a VerticalPodAutoscaler may change of a container; `*`: of all others."""
+
+    container_name: str = ""
+    mode: str | None = None
+    controlled_resources: tuple[str, ...] | None = None
+    controlled_values: str | None = None
+    min_allowed: ResourceList = {}
+    max_allowed: ResourceList = {}
+
+
+class VpaResourcePolicy(ApiStruct, frozen=True):
+    """What a VerticalPodAutoscaler may change."""
+
+    container_policies: tuple[VpaContainerPolicy, ...] = ()
+
+
+class VpaSpec(ApiStruct, frozen=True):
+    """Whose pods, when and what."""
+
+    target_ref: ScalingTarget | None = None
+    update_policy: VpaUpdatePolicy | None = None
+    resource_policy: VpaResourcePolicy | None = None
+
+
+class VpaContainerRecommendation(ApiStruct, frozen=True):
+    """The requests with which a container is created."""
+
+    container_name: str = ""
+    target: ResourceList = {}
+
+
+class VpaRecommendation(ApiStruct, frozen=True):
+    """The requests of all containers."""
+
+    container_recommendations: tuple[VpaContainerRecommendation, ...] = ()
+
+
+class VpaStatus(ApiStruct, frozen=True):
+    """What the recommender found."""
+
+    recommendation: VpaRecommendation | None = None
+
+
+class VerticalPodAutoscaler(ApiStruct, frozen=True, tag_field="kind", tag="VerticalPodAutoscaler"):
+    """Another size for the pods of a workload when they are created again."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VpaSpec = VpaSpec()
+    status: VpaStatus = VpaStatus()

@@ -76,7 +76,8 @@ class NodeClaimTemplate(ApiStruct, frozen=True):
 class BudgetSpec(ApiStruct, frozen=True):
     """A disruption budget as written, valid or not; `api.policy` reads and checks it.
 
-    A field of the wrong type breaks only this budget, which then allows nothing, not the whole input (spec section 1).
+    A field of the wrong type breaks only this budget, which then allows nothing, not the whole input
+    (docs/rules.md#policy).
     """
 
     nodes: Scalar = None
@@ -89,7 +90,7 @@ class BudgetSpec(ApiStruct, frozen=True):
 
 
 class WindowSpec(ApiStruct, frozen=True):
-    """An allow window as written, valid or not (spec section 14)."""
+    """An allow window as written, valid or not (docs/rules.md#windows)."""
 
     schedule: Scalar = None
     duration: Scalar = None
@@ -97,14 +98,14 @@ class WindowSpec(ApiStruct, frozen=True):
 
 
 class PendingPodsSpec(ApiStruct, frozen=True):
-    """`health.pendingPods` as written, valid or not (spec section 17)."""
+    """`health.pendingPods` as written, valid or not (docs/rules.md#health)."""
 
     count: Scalar = None
     lasting: Scalar = msgspec.field(default=None, name="for")
 
 
 class HealthSpec(ApiStruct, frozen=True):
-    """`health` as written, valid or not (spec section 17)."""
+    """`health` as written, valid or not (docs/rules.md#health)."""
 
     not_ready_nodes: Scalar = None
     pending_pods: PendingPodsSpec | Scalar = None
@@ -112,7 +113,7 @@ class HealthSpec(ApiStruct, frozen=True):
 
 
 class RepairSpec(ApiStruct, frozen=True):
-    """A rule of `repair` as written, valid or not (spec section 19)."""
+    """A rule of `repair` as written, valid or not (docs/rules.md#repair)."""
 
     condition: Scalar = None
     status: Scalar = None
@@ -129,6 +130,7 @@ class DisruptionSpec(ApiStruct, frozen=True):
     consolidation_grace_period: Scalar = None
     consolidation_savings_threshold: Scalar = None
     disruption_price: Scalar = None
+    restart_price: Scalar = None
     budgets: tuple[BudgetSpec, ...] | None = None
     windows: tuple[WindowSpec, ...] | None = None
     min_node_age: Scalar = None

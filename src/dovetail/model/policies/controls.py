@@ -1,6 +1,6 @@
 """The controls of a pool other than budgets, parsed: allow windows, health limits, repair rules.
 
-Spec sections 13 to 19. `api.controls` reads them from a NodePool; decisions only use them. Durations are
+See docs/rules.md#controls. `api.controls` reads them from a NodePool; decisions only use them. Durations are
 nanoseconds. A part with a `problem` could not be read and fails closed.
 """
 

@@ -1,6 +1,7 @@
 """Which NodePools Dovetail manages: those labelled `dovetail.dev/manage: "true"`, or named in the settings.
 
-Spec section 10. Sits in the model, for the controller, the planner and the commands that need no controller.
+See docs/rules.md#karpenter. Sits in the model, for the controller, the planner and the commands that need no
+controller.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,8 +1,8 @@
 """A pool's disruption policy, parsed: typed, defaulted, each value with its origin, broken budgets kept and marked.
 
 `api.policy.effective_policy` makes these from a NodePool; decisions only read them. Durations are nanoseconds, `None`
-means Never. Spec section 1; grace-period Proposed Spec, savings-threshold Recommendation, topology-budgets API Design,
-disruption-controls Proposed Spec.
+means Never. See docs/rules.md#policy; grace-period Proposed Spec, savings-threshold Recommendation, topology-budgets
+API Design, disruption-controls Proposed Spec.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from dovetail.model.policies.reasons import Reason
 if TYPE_CHECKING:
     from dovetail.model.timing.windows import Window
 
-__all__ = ["Budget", "ConsolidationPolicy", "DisruptionPolicy", "Reason"]
+__all__ = ["Budget", "ConsolidationPolicy", "DisruptionPolicy", "Reason", "RestartPrice"]
 
 
 class ConsolidationPolicy(StrEnum):
@@ -31,7 +31,7 @@ class ConsolidationPolicy(StrEnum):
 class Budget:
     """One budget of a pool. If `problem` is set, it can't be used and allows 0 for `reasons`.
 
-    `per`: a rate budget (spec section 13); at most `nodes` nodes may start leaving within any such period.
+    `per`: a rate budget (docs/rules.md#rates); at most `nodes` nodes may start leaving within any such period.
     """
 
     index: int
@@ -49,6 +49,18 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RestartPrice:
+    """What the restart of one unit of disruption cost is worth (docs/rules.md#one-price): dollars, or a time.
+
+    `time` (nanoseconds) is that much of the pod's own share of its node's price.
+    """
+
+    dollars: Money = 0
+    time: int = 0
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DisruptionPolicy:
     """The effective policy of a pool. `origins` says per field: default, spec, annotation, template or claim."""
 
@@ -59,6 +71,7 @@ class DisruptionPolicy:
     grace_period: int | None = None
     savings_threshold: Money = 10**16
     disruption_price: Money | None = None
+    restart_price: RestartPrice | None = None
     budgets: tuple[Budget, ...] = ()
     windows: tuple[AllowWindow, ...] = ()
     min_node_age: int | None = None

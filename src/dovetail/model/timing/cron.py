@@ -75,7 +75,7 @@ def _item(field: _Field, item: str) -> tuple[int, bool]:
     step = 1
     if slash:
         if not _NUMBER.fullmatch(step_text) or not 0 < int(step_text) < 2**63:
-            raise field.error(item, "has a step that is no number above 0")
+            raise field.error(item, "has a step that is not a positive number")
         step = int(step_text)
         if not hyphen:  # 5/15 means from 5 on
             end = field.high

@@ -1,4 +1,4 @@
-"""Cron schedules: at which instants a schedule hits (spec section 7; docs/designs, budgets).
+"""Cron schedules: at which instants a schedule hits (docs/rules.md#budgets; docs/designs, budgets).
 
 Knows nothing of budgets, and takes the time as a parameter. Sits in the model, above `model.timing.cron`, which reads
 the fields; `model.timing.windows` builds windows from it.
