@@ -4,12 +4,15 @@ Sits in decide, beside `outcome`; `RoundResult.to_dict` returns it and `cli.plan
 """
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
+from dovetail.decide.billing_words import bill_document
 from dovetail.decide.optimal import Optimal, optimal_of
 from dovetail.decide.outcome import CandidateAlone, MethodResult, RoundResult
 from dovetail.decide.words import clock
 from dovetail.model.command import Command, Replacement
+from dovetail.model.commitments import HOURS_A_MONTH
 from dovetail.model.money import format_money
 from dovetail.model.objects import SelectorRequirement
 from dovetail.model.verdicts import GateResult, NodeVerdict
@@ -22,6 +25,7 @@ def plan_document(result: RoundResult) -> Json:
     return {
         "now": clock(result.now),
         "profile": result.profile.value,
+        **({"policy": result.policy} if result.policy else {}),
         "actions": [action(command) for command in result.commands],
         "methods": [_method(entry) for entry in result.methods],
         "nodes": _nodes(result.verdicts),
@@ -43,7 +47,10 @@ def plan_document(result: RoundResult) -> Json:
         "optimal": optimal_document(optimal_of(result.commands, result.value_at_most)),
         "unpricedNodes": unpriced_nodes(result),
         "nextChange": None if result.next_change is None else clock(result.next_change),
-        "prices": prices(result.catalogue_source, result.catalogue_date),
+        "prices": prices(result.catalogue_source, result.catalogue_date, result.now),
+        "bill": bill_document(result.bill),
+        "costPerHour": format_money(result.cost_per_hour),
+        "costPerMonth": format_money(result.cost_per_hour * HOURS_A_MONTH, 2),
     }
 
 
@@ -63,9 +70,19 @@ def unpriced_nodes(result: RoundResult) -> list[str]:
     return sorted(entry.node for entry in result.verdicts if entry.node not in result.prices)
 
 
-def prices(source: str, date: str) -> Json:
-    """Return the source of the prices; `asOf` is null if the catalogue has no date."""
-    return {"source": source, "asOf": date or None}
+def prices(source: str, date: str, now: datetime) -> Json:
+    """Return the source of the prices and their age; `asOf` and `ageDays` are null if the catalogue has no date."""
+    return {"source": source, "asOf": date or None, "ageDays": price_age_days(date, now)}
+
+
+def price_age_days(date: str, now: datetime) -> int | None:
+    """Return how many days old prices are; None if they have no date, or one after `now`."""
+    try:
+        found = datetime.fromisoformat(date)
+    except ValueError:
+        return None
+    age = now - (found if found.tzinfo is not None else found.replace(tzinfo=UTC))
+    return age.days if age.days >= 0 else None
 
 
 def action(command: Command) -> Json:
@@ -76,6 +93,7 @@ def action(command: Command) -> Json:
         "replacements": [_replacement(entry) for entry in command.replacements],
         "placements": [{"node": entry.node, "pods": sorted(entry.pods)} for entry in command.placements],
         "savingsPerHour": format_money(command.savings),
+        "savingsPerMonth": format_money(command.savings * HOURS_A_MONTH, 2),
         "requiredSavingsPerHour": format_money(command.required_savings),
         "disruptionCost": command.disruption_cost,
         "pods": command.pods,

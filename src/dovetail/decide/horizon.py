@@ -7,45 +7,60 @@ decide, above the methods, below the round.
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-from dovetail.decide.context import RoundContext
+from dovetail.api.rolling import read_rolling, read_rollout
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.pool_holds import pending_times, window_edges
-from dovetail.decide.gates.price_refusals import Refusal
+from dovetail.decide.methods.method import SetAside
+from dovetail.decide.methods.turns import DRIFT_CHECK
+from dovetail.decide.refusal import Refusal
+from dovetail.decide.scene import Scene
+from dovetail.decide.waste import due_of, until_crossing
+from dovetail.decide.work import Work
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.timing.duration import later
 from dovetail.model.verdicts import Gate
 
 
-def next_change(context: RoundContext, refused: Iterable[tuple[tuple[NodeFacts, ...], Refusal]]) -> datetime | None:
+def next_change(
+    work: Work, refused: Iterable[tuple[tuple[NodeFacts, ...], Refusal]], aside: Iterable[SetAside] = ()
+) -> datetime | None:
     """Return the earliest time after now at which a round could answer differently; None: never by time alone."""
-    now = context.now
-    times = [*_scene_times(context)]
-    waits = []
+    scene, now = work.scene, work.scene.now
+    times = [*_scene_times(scene)]
+    waits = [entry.wait for entry in aside if entry.wait > 0]
     for nodes, refusal in refused:
         if refusal.gate in (Gate.SAVINGS_THRESHOLD, Gate.WASTE):
-            wait = _until_crossing(context, nodes, refusal)
+            wait = _until_crossing(scene, nodes, refusal)
             if wait > 0:
                 waits.append(wait)
         if refusal.due is not None:
             times.append(refusal.due)
+    for entry in aside:
+        due = due_of(work, entry.facts)
+        if due is not None:
+            times.append(due)
     if waits:
         times.append(later(now, min(waits)))
-    soonest = context.roster.timetable.soonest(context.nodes, now, lambda facts: node_times(facts, context))
+    soonest = scene.table.next_change(now)
     if soonest is not None:
         times.append(soonest)
     return min((when for when in times if when > now), default=None)
 
 
-def _scene_times(context: RoundContext) -> Iterator[datetime]:
-    if context.stabilized_until is not None:
-        yield context.stabilized_until
-    yield from context.in_flight.back_off.values()
-    yield from context.in_flight.regrown.values()
-    yield from context.question.restless.values()
-    yield from context.ledger.rate_times()
-    for policy in context.policies.values():
-        yield from window_times(policy, context.now)
-        yield from pending_times(policy.health, context.waiting.pods)
+def _scene_times(scene: Scene) -> Iterator[datetime]:
+    yield from scene.waits.times()
+    yield from scene.in_flight.back_off.values()
+    yield from scene.question.restless.values()
+    yield from scene.ledger.rate_times()
+    for pool in scene.question.cluster.node_pools if scene.settings.rules.topology_budgets else ():
+        rolling, began = read_rolling(pool), read_rollout(pool).began
+        if rolling is not None and rolling.idle_since is not None:
+            yield later(rolling.idle_since, scene.settings.domain_patience)
+        if rolling is not None and began is not None:
+            yield later(began, DRIFT_CHECK)
+    for policy in scene.policies.values():
+        yield from window_times(policy, scene.now)
+        yield from pending_times(policy.health, scene.waiting.pods)
 
 
 def window_times(policy: DisruptionPolicy, now: datetime) -> Iterator[datetime]:
@@ -58,22 +73,12 @@ def window_times(policy: DisruptionPolicy, now: datetime) -> Iterator[datetime]:
     yield from window_edges(policy, now)
 
 
-def node_times(facts: NodeFacts, context: RoundContext) -> tuple[datetime, ...]:
-    """Return when a node's timers run out: consolidateAfter, grace period, expiry, a pod's do-not-disrupt."""
-    rules = context.settings.rules
-    times = facts.times if rules.retires_expired else facts.turns
-    return (*times, *facts.window_edges(context.now)) if rules.pod_windows and facts.pod_windows else times
-
-
-def _until_crossing(context: RoundContext, nodes: tuple[NodeFacts, ...], refusal: Refusal) -> int:
-    """Return in how many nanoseconds ageing lowers the required savings to the savings; 0: never.
-
-    Design: savings-threshold: nodes get easier to move as they age.
-    """
+def _until_crossing(scene: Scene, nodes: tuple[NodeFacts, ...], refusal: Refusal) -> int:
+    """Return in how many nanoseconds ageing lowers the required savings to the savings; 0: never."""
     required = refusal.required
     missing = required.numerator - refusal.savings * required.denominator
-    amount, per = context.haste.falls_by(nodes[0])
+    amount, per = scene.haste.falls_by(nodes[0])
     for facts in nodes[1:]:
-        falls, span = context.haste.falls_by(facts)
+        falls, span = scene.haste.falls_by(facts)
         amount, per = amount * span + falls * per, per * span
-    return -(-missing * per // (required.denominator * amount)) if amount > 0 else 0  # rounded up
+    return until_crossing(missing, required.denominator, (amount, per))

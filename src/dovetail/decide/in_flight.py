@@ -22,14 +22,21 @@ class LeavingNode(msgspec.Struct, frozen=True, kw_only=True):
     command_id: str = ""
 
 
+class Resting(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that backs off after a command was rolled back before its irreversible step: until when, and why."""
+
+    until: datetime
+    why: str
+
+
 class InFlight(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that commands in flight reserve.
 
-    `leaving`: their candidates, marked for deletion (spec section 4, gate 2). `nominated`: names of nodes, or of
+    `leaving`: their candidates, marked for deletion (docs/rules.md#gates, gate 2). `nominated`: names of nodes, or of
     NodeClaims without a node, that pods will move to: replacements and destinations (gate 4). `regrown`: pools whose
     last cost action was undone (its pods needed a new node again), and until when they try none. `under_way`: where the
     pods of `leaving` will go, and what will be launched for them. `back_off`: pools whose replacements failed, and
-    until when no command launches another there.
+    until when no command launches another there. `resting`: nodes that back off, by name.
     """
 
     leaving: tuple[LeavingNode, ...] = ()
@@ -37,6 +44,7 @@ class InFlight(msgspec.Struct, frozen=True, kw_only=True):
     under_way: UnderWay = NOTHING_UNDER_WAY
     back_off: Mapping[str, datetime] = msgspec.field(default_factory=dict)
     regrown: Mapping[str, datetime] = msgspec.field(default_factory=dict)
+    resting: Mapping[str, Resting] = msgspec.field(default_factory=dict)
 
     @property
     def leaving_names(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What steering proposes, as values (spec section 23). Sits in decide, below the round's outcome."""
+"""What steering proposes, as values (docs/rules.md#steering). Sits in decide, below the round's outcome."""
 
 from typing import Final
 

@@ -1,38 +1,42 @@
-"""The verdict of every node: the first method, in order, that would remove it; else the furthest gate it reached.
+"""The verdict of every node: that of the first method, in order, that would remove it; else of the first that wants it.
 
-Spec section 4. Continues after gate 7, where `candidates` ends: budget, simulation, prices. Asks the same questions as
-the methods, so most answers are cached; nodes that a round did not need to simulate are simulated here, which is why
-verdicts are computed only on access. Sits in decide, above the methods, below the round.
+A method wants a node if its own condition holds: it is unhealthy, empty, expired or drifted. A node that none of them
+wants is judged by cost, at the furthest gate it reached. See docs/rules.md#gates. Continues after gate 7, where
+`candidates` ends: budget, simulation, prices. Asks the same questions as the methods, so most answers are cached; nodes
+that a round did not need to simulate are simulated here, which is why verdicts are computed only on access. Sits in
+decide, above the methods, below the round.
 """
 
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from functools import lru_cache
 from itertools import accumulate
 
-from dovetail.decide.context import RoundContext
+import msgspec
+
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.facts.roster import FirstClosed
 from dovetail.decide.gates.candidates import Chain
-from dovetail.decide.gates.gate_results import passed, stopped
-from dovetail.decide.gates.price_refusals import Refusal
-from dovetail.decide.methods import leaving, single_node
+from dovetail.decide.gates.gate_results import passed, pod_name
+from dovetail.decide.gates.method_rules import wants
+from dovetail.decide.gates.table import FirstClosed
+from dovetail.decide.methods import leaving, moves, single_node
 from dovetail.decide.methods.method import MethodRun
 from dovetail.decide.methods.moves import Move
-from dovetail.decide.words import clock, dollars, seconds
-from dovetail.model.command import REASON_OF, Command, Method
+from dovetail.decide.refusal import Refusal
+from dovetail.decide.scene import Scene
+from dovetail.decide.words import dollars
+from dovetail.decide.work import Work
+from dovetail.model.command import COST_METHODS, REASON_OF, Command, Method
 from dovetail.model.money import Money
 from dovetail.model.verdicts import ELIGIBLE, BriefVerdict, Gate, GateResult, NodeVerdict
 
 PODS_MAX = 30_000
-"""How many pods a round and its verdicts place, before nodes that nobody had to simulate are left for their turn."""
+"""How many pods a round and its verdicts place; nodes that are not simulated by then are listed as eligible."""
 FIRST_GATE_PODS_MAX = 5_000
-"""Up to how many pods on candidates nodes that could not pay anyhow are simulated too: their first closed gate."""
+"""Up to this many pods on candidates, hopeless nodes are simulated too, to name their first closed gate."""
 _WRONG_METHOD = (Gate.NOT_UNHEALTHY, Gate.NOT_EMPTY, Gate.NOT_EXPIRED, Gate.NOT_DRIFTED)
 _REACHED = {gate: (gate not in _WRONG_METHOD, place) for place, gate in enumerate(Gate)}
 """How far a node got that stopped at a gate; conditions of other methods come before all else."""
-_COST = (Method.MULTI_NODE, Method.SINGLE_NODE)
+_WANTING = (Method.UNHEALTHY, Method.EMPTY, Method.EXPIRED, Method.DRIFTED)
 _TAKEN = {
     Method.UNHEALTHY: "It is broken and would be repaired",
     Method.EMPTY: "It is empty and would be deleted",
@@ -46,71 +50,133 @@ _TAKEN = {
 class Verdicts:
     """The verdicts of a round, in full or in brief; both ask the same questions in the same order."""
 
-    def __init__(self, context: RoundContext, runs: Mapping[Method, MethodRun]) -> None:
-        self._context, self._runs = context, runs
+    def __init__(self, work: Work, runs: Mapping[Method, MethodRun]) -> None:
+        self._work, self._scene, self._runs = work, work.scene, runs
         self._batch = frozenset(name for command in runs[Method.MULTI_NODE].commands for name in command.nodes)
         simulated = (Method.UNHEALTHY, Method.EXPIRED, Method.DRIFTED, Method.SINGLE_NODE)
-        pods = accumulate(len(facts.reschedulable) for method in simulated for facts in context.passing(method))
-        self._thorough = all(count <= FIRST_GATE_PODS_MAX for count in pods)
+        pods = accumulate(len(facts.reschedulable) for method in simulated for facts in work.scene.passing(method))
+        count = 0
+        for count in pods:
+            if count > PODS_MAX:
+                break
+        self._thorough = count <= FIRST_GATE_PODS_MAX
+        # Beyond that some nodes wait for their turn to be simulated, and which ones follows from the order of all.
+        self._judges_all = self._settled = self._thorough or count + work.pods_simulated <= PODS_MAX
 
     def all(self) -> tuple[NodeVerdict, ...]:
         """Return every node's verdict, by name."""
-        return tuple(map(self._of, self._context.nodes))
+        return tuple([_verdict(facts, self._chain(facts, decided)) for facts, decided in self._decisions()])
 
     def of(self, node: str) -> NodeVerdict:
-        """Return a node's verdict."""
-        return self._of(self._context.by_name[node])
+        """Return a node's verdict: that of `all`."""
+        return _verdict(self._scene.by_name[node], self.chains(node)[1])
+
+    def chains(self, node: str) -> tuple[Mapping[Method, Chain], Chain]:
+        """Return a node's gates by method, and those of the method that its verdict goes by."""
+        self._settle()
+        facts = self._scene.by_name[node]
+        chains = chains_of(self._work, self._runs, facts, self._batch, thorough=self._thorough)
+        return chains, deciding(self._scene, facts, chains)
+
+    def _settle(self) -> None:
+        """Judge all nodes in brief, once: which ones are simulated follows from the order of all."""
+        if not self._settled:
+            self._settled = True
+            self.brief()
 
     def brief(self) -> tuple[BriefVerdict, ...]:
         """Return every node's verdict without its reasons, by name."""
-        context, batch, found = self._context, self._batch, []
+        return tuple(
+            [
+                BriefVerdict(facts.name, facts.pool_name, ELIGIBLE if gate is None else gate.value)
+                for facts, (_, gate, _) in self._decisions()
+            ]
+        )
+
+    def _decisions(self) -> "Iterator[tuple[NodeFacts, _Decided]]":
+        """Yield what decides for every node, by name; many nodes share where their gates end."""
+        self._rule_out()
+        scene, batch = self._scene, self._batch
         outlooks: tuple[_Outlooks, _Outlooks] = ({}, {})
-        for facts, closed in zip(context.nodes, context.first_closed(), strict=True):
-            name = facts.name
-            known = outlooks[name in batch]
-            entry = known.get(id(closed))
+        for facts, closed in zip(scene.nodes, scene.first_closed(), strict=True):
+            wanted = _wanted_by(scene, facts)
+            known = outlooks[facts.name in batch]
+            entry = known.get((id(closed), wanted))
             if entry is None:
-                entry = known[id(closed)] = self._entry(facts, closed)
-            _, verdict, furthest, methods = entry
-            found.append(BriefVerdict(name, facts.pool_name, verdict or self._brief(facts, furthest, methods)))
-        return tuple(found)
+                entry = known[id(closed), wanted] = self._entry(facts, closed, wanted)
+            _, decided, outlook = entry
+            yield facts, decided or self._decided(facts, outlook, wanted)
 
-    def _entry(self, facts: NodeFacts, closed: FirstClosed) -> "_Entry":
-        furthest, methods = self._outlook(facts, closed)
-        return closed, furthest.value if furthest and not methods else "", furthest, methods
+    def _entry(self, facts: NodeFacts, closed: FirstClosed, wanted: Method | None) -> "_Entry":
+        outlook = tuple([entry for entry in closed if _is_asked(entry[0], self._runs, facts, self._batch)])
+        settled = all(gate is not None for _, gate in outlook)
+        return closed, self._decided(facts, outlook, wanted) if settled else None, outlook
 
-    def _of(self, facts: NodeFacts) -> NodeVerdict:
-        return _verdict(facts, chains_of(self._context, self._runs, facts, self._batch, thorough=self._thorough))
+    def _rule_out(self) -> None:
+        """Find what is certain about all cost candidates that are judged at once: faster than one by one."""
+        run, known = self._runs.get(Method.SINGLE_NODE), self._work.certain
+        if run is None or not self._judges_all:
+            return
+        asked = [
+            facts
+            for facts in self._scene.cost_sources
+            if facts.name not in known and facts.name not in run.held and facts.name not in self._batch
+        ]
+        if asked:
+            moves.rule_out(self._work, asked)
 
-    def _outlook(self, facts: NodeFacts, closed: FirstClosed) -> "_Outlook":
-        asked = [entry for entry in closed if _is_asked(entry[0], self._runs, facts, self._batch)]
-        furthest = max((gate for _, gate in asked if gate is not None), key=_reached, default=None)
-        methods = tuple(method for method, gate in asked if gate is None)
-        if methods and self._context.stabilizing and all(method in _COST for method in methods):
-            return max(furthest or Gate.STABILIZATION, Gate.STABILIZATION, key=_reached), ()
-        return furthest, methods
+    def _chain(self, facts: NodeFacts, decided: "_Decided") -> Chain:
+        """Return the gates of the method that decides; no others are written out."""
+        method, _, answer = decided
+        chain = self._scene.chains[facts.name][method]
+        return chain.then(*_in_words(self._scene, self._runs[method], facts, answer)) if chain.open else chain
 
-    def _brief(self, facts: NodeFacts, furthest: Gate | None, methods: tuple[Method, ...]) -> str:
-        """Return the verdict that `deciding` comes to."""
-        for method in methods:
-            gate = _stopped_at(self._context, self._runs[method], facts, thorough=self._thorough)
+    def _decided(self, facts: NodeFacts, outlook: FirstClosed, wanted: Method | None) -> "_Decided":
+        """Return what `deciding` comes to."""
+        gates: dict[Method, Gate | None] = {}
+        answers: dict[Method, _Answer] = {}
+        for method, closed in outlook:
+            gate = closed
             if gate is None:
-                return ELIGIBLE
-            furthest = gate if furthest is None else max(furthest, gate, key=_reached)
-        assert furthest is not None
-        return furthest.value
+                answers[method] = _answer(self._work, self._runs[method], facts, thorough=self._thorough)
+                gate = _stops(answers[method])
+            gates[method] = gate
+            if gate is None:
+                return method, None, answers[method]
+        method = _deciding_method(gates, wanted)
+        return method, gates[method], answers.get(method)
 
 
-_Outlook = tuple[Gate | None, tuple[Method, ...]]
-"""The furthest closed gate of a node's methods, and the methods whose gates 1 to 7 are open, in order."""
-_Entry = tuple[FirstClosed, str, Gate | None, tuple[Method, ...]]
-"""Where the gates of nodes end, the verdict of all of them (empty: they may differ), and their outlook."""
-_Outlooks = dict[int, _Entry]
-"""By identity: many nodes share where their gates end."""
+_Answer = GateResult | Move | Command | Refusal | None
+"""What a method says after gate 7: what holds a node back, or what comes of removing it; None: nothing refuses it."""
+_Decided = tuple[Method, Gate | None, _Answer]
+"""The method that decides, the gate at which it stops the node (None: it takes it), and what it says after gate 7."""
+_Entry = tuple[FirstClosed, _Decided | None, FirstClosed]
+"""Where the gates of nodes end, what decides for all of them (None: that may differ), and where the asked ones end."""
+_Outlooks = dict[tuple[int, Method | None], _Entry]
+"""By identity, and by the method that wants them."""
+
+
+def _wanted_by(scene: Scene, facts: NodeFacts) -> Method | None:
+    """Return the first method, in order, that wants the node; None: it is judged by cost."""
+    settings, now = scene.settings, scene.now
+    for method in _WANTING:
+        if wants(method, facts, settings, now):
+            return method
+    return None
+
+
+def _deciding_method(gates: Mapping[Method, Gate | None], wanted: Method | None) -> Method:
+    """Return the method that decides for a node that none would take, by where each stops it: see `deciding`."""
+    if wanted is not None and wanted in gates:
+        return wanted
+    stops = {method: _REACHED[gate] for method, gate in gates.items() if gate is not None}
+    by_cost = [method for method in stops if method in COST_METHODS]
+    return max(by_cost or stops, key=stops.__getitem__)
 
 
 def chains_of(
-    context: RoundContext,
+    work: Work,
     runs: Mapping[Method, MethodRun],
     facts: NodeFacts,
     batch: frozenset[str],
@@ -121,107 +187,98 @@ def chains_of(
 
     `thorough`: simulate every node, and apply every gate in order.
     """
+    scene = work.scene
     chains = {}
-    for method, chain in context.chains[facts.name].items():
+    for method, chain in scene.chains[facts.name].items():
         if _is_asked(method, runs, facts, batch):
-            further = _further(context, runs[method], facts, thorough=thorough) if chain.open else ()
-            chains[method] = chain.then(*further) if further else chain
+            if chain.open:
+                answer = _answer(work, runs[method], facts, thorough=thorough)
+                chain = chain.then(*_in_words(scene, runs[method], facts, answer))
+            chains[method] = chain
     return chains
 
 
 def _is_asked(method: Method, runs: Mapping[Method, MethodRun], facts: NodeFacts, batch: frozenset[str]) -> bool:
-    """Return whether a method's chain counts for a node; alone it may still go: the last method decides."""
-    if method in _COST and (facts.name in batch) != (method is Method.MULTI_NODE):
+    """Return whether a method's chain counts for a node: of the two cost methods, one does."""
+    if method in COST_METHODS and (facts.name in batch) != (method is Method.MULTI_NODE):
         return False
     return method in runs
 
 
-def _further(context: RoundContext, run: MethodRun, facts: NodeFacts, *, thorough: bool) -> tuple[GateResult, ...]:
-    """Return the results of gates 8 to 10."""
-    held = _held(context, run, facts)
-    if held is not None:
-        return (held,)
-    within = _budget_passed(context, run.method, facts)
+def _answer(work: Work, run: MethodRun, facts: NodeFacts, *, thorough: bool) -> _Answer:
+    """Return what a method says of a node that passed gates 1 to 7."""
+    held = _held(work.scene, run, facts)
+    if held is not None or run.method in (Method.EMPTY, Method.MULTI_NODE):
+        return held
+    return _outcome(work, run.method, facts, thorough=thorough)
+
+
+def _stops(answer: _Answer) -> Gate | None:
+    """Return the gate at which an answer stops a node; None: it passes all."""
+    return answer.gate if isinstance(answer, GateResult | Refusal) else None
+
+
+def _in_words(scene: Scene, run: MethodRun, facts: NodeFacts, answer: _Answer) -> tuple[GateResult, ...]:
+    """Return an answer as the results of gates 8 to 10."""
+    if isinstance(answer, GateResult):
+        return (answer,)
+    within = _budget_passed(scene, run.method, facts)
     if run.method is Method.EMPTY:
         return (within,)
     if run.method is Method.MULTI_NODE:
         together = passed(Gate.SIMULATION, "Its pods find room, together with those of the whole batch.")
         return within, together, _saves(run.commands[0].savings, run.commands[0].required_savings, "The batch")
-    outcome = _outcome(context, run.method, facts, thorough=thorough)
-    if outcome is None:
+    if answer is None:
         return within, passed(Gate.SIMULATION, "It is simulated when its turn comes.")
-    if isinstance(outcome, Command):
-        return within, passed(Gate.SIMULATION, leaving.why_it_goes(outcome))
-    if run.method is not Method.SINGLE_NODE and isinstance(outcome, Refusal):
-        return within, _refused(outcome)
-    return (within, *_priced(single_node.in_words(context, facts, outcome)))
+    if isinstance(answer, Command):
+        return within, passed(Gate.SIMULATION, leaving.why_it_goes(answer))
+    if run.method is not Method.SINGLE_NODE and isinstance(answer, Refusal):
+        return within, _with_sizes(scene, facts, _refused(answer))
+    results = _priced(single_node.in_words(scene, facts, answer))
+    return (within, *results[:-1], _with_sizes(scene, facts, results[-1]))
 
 
-def _stopped_at(context: RoundContext, run: MethodRun, facts: NodeFacts, *, thorough: bool) -> Gate | None:
-    """Return the gate of `_further` that a node does not pass; None: it passes all."""
-    held = _held(context, run, facts)
-    if held is not None:
-        return held.gate
-    if run.method in (Method.EMPTY, Method.MULTI_NODE):
-        return None
-    outcome = _outcome(context, run.method, facts, thorough=thorough)
-    return outcome.gate if isinstance(outcome, Refusal) else None
+def _with_sizes(scene: Scene, facts: NodeFacts, result: GateResult) -> GateResult:
+    """Return a refusal that also names a pod of the node that comes back with another size, if there is one."""
+    snapshot = scene.snapshot
+    sizes, index = snapshot.surroundings.coming, snapshot.node_index(facts.name)
+    if result.passed or not sizes or index is None:
+        return result
+    changed = [(pod, words) for pod in snapshot.movable(index) if (words := sizes.words(pod))]
+    if not changed:
+        return result
+    pod, words = changed[0]
+    more = f", and {len(changed) - 1} more of its pods do with theirs" if len(changed) > 1 else ""
+    return msgspec.structs.replace(result, why=f"{result.why} Its pod {pod_name(pod)} {words}{more}.")
 
 
-def _held(context: RoundContext, run: MethodRun, facts: NodeFacts) -> GateResult | None:
+def _held(scene: Scene, run: MethodRun, facts: NodeFacts) -> GateResult | None:
     """Return what holds a node back, whatever a simulation would say: gate 8."""
-    if run.method in _COST and context.stabilizing:
-        return _stabilizing(context)
-    until = context.regrown_until(facts) if run.method in _COST else None
-    return run.held.get(facts.name) if until is None else _regrown(facts, until, context)
+    return scene.waits.of(run.method, facts) or run.held.get(facts.name)
 
 
-def _outcome(
-    context: RoundContext, method: Method, facts: NodeFacts, *, thorough: bool
-) -> Move | Command | Refusal | None:
+def _outcome(work: Work, method: Method, facts: NodeFacts, *, thorough: bool) -> Move | Command | Refusal | None:
     """Return what comes of removing a node alone; None: its turn to be simulated has not come."""
-    if not thorough and _waits_for_its_turn(context, method, facts):
+    if not thorough and _waits_for_its_turn(work, method, facts):
         return None
     if method is Method.SINGLE_NODE:
-        return (single_node.judge_in_full if thorough else single_node.judge)(context, facts)
-    return leaving.alone(context, method, facts)
+        return (single_node.judge_in_full if thorough else single_node.judge)(work, facts)
+    return leaving.alone(work, method, facts)
 
 
-def _waits_for_its_turn(context: RoundContext, method: Method, facts: NodeFacts) -> bool:
+def _waits_for_its_turn(work: Work, method: Method, facts: NodeFacts) -> bool:
     """Return whether the node's simulation is postponed: in a large cluster in which others go first anyway."""
-    if context.pods_simulated < PODS_MAX or facts.empty:
+    if work.pods_simulated < PODS_MAX or facts.empty:
         return False
-    asked = facts.name in context.judged if method is Method.SINGLE_NODE else context.has_simulated(facts)
+    asked = facts.name in work.judged if method is Method.SINGLE_NODE else work.has_simulated(facts)
     return not asked
 
 
-def _budget_passed(context: RoundContext, method: Method, facts: NodeFacts) -> GateResult:
-    entry = context.ledger.allowance(facts.pool_name, REASON_OF[method])
+def _budget_passed(scene: Scene, method: Method, facts: NodeFacts) -> GateResult:
+    entry = scene.ledger.allowance(facts.pool_name, REASON_OF[method])
     return passed(
         Gate.BUDGET, f"NodePool {facts.pool_name} has budget left for {REASON_OF[method].value}: {entry.left}."
     )
-
-
-def _stabilizing(context: RoundContext) -> GateResult:
-    assert context.stabilized_until is not None
-    return _settling(context.stabilized_until, context.now, context.question.cost_held_by or "an action")
-
-
-@lru_cache(maxsize=16)
-def _settling(until: datetime, now: datetime, what: str) -> GateResult:
-    """Return the same result for all nodes."""
-    return stopped(
-        Gate.STABILIZATION,
-        f"{what[0].upper()}{what[1:]} has just finished; cost actions in all NodePools wait for the cluster to settle, "
-        f"{seconds(until - now)} more.",
-        until=clock(until),
-    )
-
-
-def _regrown(facts: NodeFacts, until: datetime, context: RoundContext) -> GateResult:
-    left = seconds(until - context.now)
-    why = f"The last cost action in NodePool {facts.pool_name} did not hold, a node came back; it waits {left} more."
-    return stopped(Gate.STABILIZATION, why, until=clock(until))
 
 
 def _priced(outcome: Move | Refusal) -> tuple[GateResult, ...]:
@@ -249,23 +306,22 @@ def _saves(savings: Money, required: Money | Fraction, what: str) -> GateResult:
 
 
 def _refused(refusal: Refusal) -> GateResult:
-    return GateResult(gate=refusal.gate, passed=False, why=refusal.why, figures=refusal.figures)
+    return GateResult(gate=refusal.gate, passed=False, why=refusal.why, figures=refusal.figures, due=refusal.due)
 
 
-def deciding(chains: Mapping[Method, Chain]) -> Chain:
-    """Return the chain that decides: the first one that passed all gates, else the one that got furthest."""
+def deciding(scene: Scene, facts: NodeFacts, chains: Mapping[Method, Chain]) -> Chain:
+    """Return the chain that decides: the first that passed all gates, else the first whose method wants the node.
+
+    Else that of cost which got furthest.
+    """
     for chain in chains.values():
         if chain.open:
             return chain
-    return max(chains.values(), key=lambda chain: _reached(chain.results[-1].gate))
+    stops = {method: chain.results[-1].gate for method, chain in chains.items()}
+    return chains[_deciding_method(stops, _wanted_by(scene, facts))]
 
 
-def _reached(gate: Gate) -> tuple[bool, int]:
-    return _REACHED[gate]
-
-
-def _verdict(facts: NodeFacts, chains: Mapping[Method, Chain]) -> NodeVerdict:
-    chain = deciding(chains)
+def _verdict(facts: NodeFacts, chain: Chain) -> NodeVerdict:
     last = chain.results[-1]
     return NodeVerdict(
         node=facts.name,

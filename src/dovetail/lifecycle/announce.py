@@ -1,6 +1,6 @@
 """What the engine reports: Kubernetes events when a verdict changes, reports for logs and metrics, conditions on pools.
 
-Decides nothing; remembers what was reported last, so that nothing is reported twice. Spec section 11;
+Decides nothing; remembers what was reported last, so that nothing is reported twice. See docs/rules.md#reports;
 savings-threshold, Observability.
 
 Reports are the types of `reports`. Sits in lifecycle, below `engine`.
@@ -18,6 +18,7 @@ from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run, View, claim_of, is_initialized
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.decisions import Decision
+from dovetail.lifecycle.expiry import ExpiryChanged, expiry_reports
 from dovetail.lifecycle.messages import Instruction, ObjectObserved, PublishEvent
 from dovetail.lifecycle.reports import (
     BudgetChanged,
@@ -141,7 +142,8 @@ def command_event(run: Run, target: Phase) -> Iterator[PublishEvent]:
 class Announcer:
     """Remembers what was reported last. `manages`: whether a pool is managed; `exists`: whether a node or claim exists.
 
-    It is told of every object that vanishes (`forget`).
+    `is_busy`: whether nodes of a pool leave by commands in progress. It is told of every object that vanishes
+    (`forget`), and of changes after which verdicts must not wait (`hurry`).
     """
 
     def __init__(
@@ -150,9 +152,10 @@ class Announcer:
         *,
         manages: Callable[[str], bool] = lambda pool: True,
         exists: Callable[[str], bool] = lambda node: True,
+        is_busy: Callable[[str], bool] = lambda pool: False,
     ) -> None:
         self._verdicts_every = verdicts_every
-        self._manages, self._exists = manages, exists
+        self._manages, self._exists, self._is_busy = manages, exists, is_busy
         self._counted: dict[str, BriefVerdict] = {}
         self._tally: Counter[tuple[str, str]] = Counter()
         self._vanished: dict[str, None] = {}
@@ -162,6 +165,7 @@ class Announcer:
         self._counts: dict[str, tuple[tuple[str, int], ...]] = {}
         self._budgets: dict[tuple[str, str], tuple[int, int, int]] = {}
         self._warned: dict[str, None] = {}
+        self._expiring: dict[str, ExpiryChanged] = {}
         self._blocked_at: dict[tuple[str, ...], int] = {}
         self._blocked_until = 0
         """When the first of them may be forgotten, at the earliest."""
@@ -179,6 +183,10 @@ class Announcer:
         said: list[Instruction] = [*unsaid, *self._budget_rows(result), *self._blocked(result)]
         said += [*self._warnings(result), *self._without_gone()]
         return said + self.verdicts_due(result, elapsed, publishes=publishes)
+
+    def hurry(self) -> None:
+        """Report the verdicts of the next round, however long ago the last ones were reported."""
+        self._verdicts_at = None
 
     def minds(self, event: ObjectObserved) -> bool:
         """Return whether `distrusted` has anything to do: it has not for most events."""
@@ -223,7 +231,22 @@ class Announcer:
         self._vanished = {}
         self._counted = dict(zip(map(_node, result.brief_verdicts), result.brief_verdicts, strict=True))
         self._tally = Counter(map(_pool_and_verdict, self._counted.values()))
-        return [*self._counts_of(), *events]
+        return [*self._counts_of(), *self._expiry(result), *events]
+
+    @property
+    def told_round(self) -> Decision | None:
+        """Return the last round whose verdicts were computed; None: there was none."""
+        return self._verdicts_of
+
+    def _expiry(self, result: Decision) -> Iterator[Report]:
+        """Report the pools in which other nodes expire within a week than at the last verdicts."""
+        found = expiry_reports(result.expiring)
+        for pool in self._expiring.keys() - found.keys():
+            yield ExpiryChanged(pool=pool, within_day=0, within_week=0, late=0)
+        for pool, report in found.items():
+            if self._expiring.get(pool) != report:
+                yield report
+        self._expiring = found
 
     def _without_gone(self) -> Iterator[Report]:
         """Count the verdicts again if nodes are gone: the next verdicts may be a while away."""
@@ -236,7 +259,8 @@ class Announcer:
 
     def _budget_rows(self, result: Decision) -> Iterator[Report]:
         for row in result.budgets:
-            key, figures = (row.node_pool, row.reason.value), (row.allowed, row.used, row.left)
+            figures = (row.allowed_with_domains, row.used, row.left_with_domains)
+            key = (row.node_pool, row.reason.value)
             if self._budgets.get(key) != figures:
                 self._budgets[key] = figures
                 allowed, used, left = figures
@@ -308,12 +332,21 @@ class Announcer:
     def _pools_held(self, result: Decision) -> Iterator[PublishEvent]:
         """Yield an event for every pool that something else holds as a whole than at the last verdicts."""
         first = {entry.node_pool: entry for entry in reversed(result.brief_verdicts) if entry.verdict in _OF_POOLS}
-        held = {pool: entry.verdict for pool, entry in sorted(first.items()) if pool and self._manages(pool)}
+        held = {
+            pool: entry.verdict
+            for pool, entry in sorted(first.items())
+            if pool and self._manages(pool) and not self._uses_budget(pool, entry.verdict, result)
+        }
         before, self._held_pools = self._held_pools, held
         for pool, verdict in held.items():
             if before.get(pool) != verdict:
                 why = result.why(first[pool].node)
                 yield publish("NodePool", pool, "DisruptionBlocked", f"{verdict}: {why}")
+
+    def _uses_budget(self, pool: str, verdict: str, result: Decision) -> bool:
+        """Return whether a pool waits only because commands in progress use its budget: that blocks nothing."""
+        rows = [row for row in result.budgets if row.node_pool == pool]
+        return verdict == Gate.BUDGET.value and self._is_busy(pool) and any(row.allowed > 0 for row in rows)
 
 
 def _one_batch(blocked: Iterable[BlockedMove]) -> Iterator[BlockedMove]:

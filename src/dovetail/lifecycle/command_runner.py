@@ -1,37 +1,38 @@
 """Executes commands concurrently: starts, validates, advances and ends them, and resumes those of a predecessor.
 
 `commands.machine` defines the order of steps in a command; `decide` chooses the commands. The end of a command has
-consequences that outlive it (pools back off, cost actions wait, pods must come back): the state keeps them. Spec
-sections 5 and 9; lifecycle-controller. Sits in lifecycle, above `engine_state`; only `engine` calls it.
+consequences that outlive it (pools back off, cost actions wait, pods must come back): the state keeps them. See
+docs/rules.md#methods and #carrying-out; lifecycle-controller. Sits in lifecycle, above `engine_state`; only `engine`
+calls it.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from dovetail.decide.gates.price_refusals import Refusal
-from dovetail.decide.words import clock
-from dovetail.lifecycle.announce import command_event, command_report
-from dovetail.lifecycle.commands import flight, resume
+from dovetail.decide.refusal import Refusal
+from dovetail.lifecycle.announce import command_event, command_report, publish
+from dovetail.lifecycle.commands import draining, flight, irreversible, resume
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
-from dovetail.lifecycle.commands.command_run import Run, View, is_initialized
+from dovetail.lifecycle.commands.command_run import Run, View, is_initialized, is_leaving
 from dovetail.lifecycle.commands.lookout import Lookout
-from dovetail.lifecycle.commands.machine import Phase, Signal
+from dovetail.lifecycle.commands.machine import BEGINNING, Phase, Signal
 from dovetail.lifecycle.commands.records import Candidate, Record
 from dovetail.lifecycle.commands.signals import advance
 from dovetail.lifecycle.commands.steps import instructions
 from dovetail.lifecycle.decisions import RoundDecider
 from dovetail.lifecycle.engine_state import EngineState
-from dovetail.lifecycle.memory.pacing import COST_METHODS, NOMINATED_AFTER, BackOff, loop_pause
+from dovetail.lifecycle.memory.pacing import NOMINATED_AFTER, BackOff, loop_pause
 from dovetail.lifecycle.messages import Failure
-from dovetail.lifecycle.reports import CommandDropped, CommandFound, CommandProposed, PoolBacksOff
-from dovetail.model.command import Command
+from dovetail.lifecycle.reports import CommandDropped, CommandFound, CommandProposed, NodesBackOff, PoolBacksOff
+from dovetail.model.command import COST_METHODS, Action, Command, Method
 from dovetail.model.money import as_float
 from dovetail.model.objects import Node, NodeClaim, NodePool
 from dovetail.model.settings import StabilizationEnds
 
 ENDED_MEMORY: Final = 30 * SECOND
 """How long the marks of a command that has ended may still be seen before they count as left over."""
+_OF_NODES_THAT_MUST_GO: Final = (Method.UNHEALTHY, Method.DRIFTED)
 _BLAMES_POOL: Final = (Signal.TIMED_OUT, Signal.REPLACEMENT_VANISHED, Signal.INSTRUCTION_REFUSED)
 
 
@@ -65,7 +66,7 @@ class CommandRunner:
         self._advanced_at: tuple[int, int, int] | None = None
         self.lookout = Lookout()
         self._better: list[tuple[int, Run]] = []
-        self._rests_at: int | None = None
+        self._rests = False
 
     # ------------------------------------------------------------ beginning
 
@@ -92,11 +93,16 @@ class CommandRunner:
             now=state.now,
             elapsed=state.elapsed,
         )
-        run.by, run.validate_at = state.controller, state.elapsed + state.settings.validation_delay
+        run.by = state.controller
+        run.validate_at = state.elapsed + (state.settings.validation_delay if self._needs_validation(command) else 0)
         state.runs[run.id] = run
-        state.facts_version += 1
+        self._rests = False
         state.out.append(command_report(run, None, None, Phase.VALIDATING, state.elapsed))
         return True
+
+    def _needs_validation(self, command: Command) -> bool:
+        """Return whether a command is asked about again before it begins."""
+        return self._state.settings.rules.validates_drift or command.method not in _OF_NODES_THAT_MUST_GO
 
     def _must_give_way(self, command: Command) -> bool:
         """Return whether a refused command must wait for the commands that were in validation at that time.
@@ -149,7 +155,6 @@ class CommandRunner:
             )
             taken |= dict.fromkeys(run.nodes)
             state.runs[run.id] = run
-            state.facts_version += 1
             for name in run.replacements:
                 state.pacing.lingering.pop(name, None)
             state.out.append(CommandFound(command_id=run.id, action=run.action))
@@ -171,7 +176,7 @@ class CommandRunner:
         if self._advanced_at is None or key[2] != self._advanced_at[2]:
             self.lookout.all_changed()
         self._advanced_at = key
-        facts, view = state.facts_version, None
+        self._rests, view = changed, None
         for run in self.lookout.chosen(state.runs, state.elapsed, something_happened=changed):
             view = view or state.view()
             asked = run.attempts.version
@@ -182,11 +187,10 @@ class CommandRunner:
             self.lookout.looked_at(run, store)
             if run.attempts.version != asked:
                 self.lookout.is_new_for(run.id)
-        self._rests_at = facts if changed and state.facts_version == facts else None
 
     def advance_again(self) -> None:
-        """Advance every command again, unless none moved just now and nothing has happened since."""
-        if self._rests_at != self._state.facts_version:
+        """Advance every command again, unless none moved just now and none has started since."""
+        if not self._rests:
             self.advance(changed=True)
 
     def _advance_one(self, run: Run, view: View) -> None:
@@ -196,16 +200,20 @@ class CommandRunner:
             if state.settings.rules.waits_for_validation:
                 state.round_at = state.elapsed + loop_pause(run, state.poll_interval)
         for source, found, target in advance(run, view):
-            state.facts_version += 1
+            self._rests = False
             state.out.append(command_report(run, source, found, target, state.elapsed, view))
             state.out.extend(command_event(run, target))
             if target in (Phase.SURGING, Phase.EVICTING, Phase.DELETING):
                 state.aftercare.begin(run, state.store, state.ready_within)
+                state.stabilization.begin(run, state.store)
             if target is Phase.FINISHING:
                 state.aftercare.left(run.id, state.elapsed)
             if target in (Phase.EVICTING, Phase.DELETING) and source is not Phase.EVICTING:
                 self._pods_leave(run)
         state.out.extend(instructions(run, view))
+        hangs = draining.warning_due(run, view)
+        if hangs is not None:
+            state.out += [hangs, publish("Node", hangs.node, "DrainHangs", hangs.message, warning=True)]
         if run.is_over:
             self._end(run, view)
 
@@ -222,20 +230,14 @@ class CommandRunner:
         return self._state.settings.stabilization_ends is StabilizationEnds.LANDED
 
     def _validate(self, run: Run) -> None:
-        """Check a command again on fresh state (spec section 9)."""
+        """Check a command again on fresh state (docs/rules.md#carrying-out)."""
         assert run.command is not None
         state = self._state
-        held = state.cost_held_until() if run.method in COST_METHODS else None
-        if held is not None:
-            after = state.pacing.settles_by(state.elapsed)
-            sooner = " or until the moved pods have landed" if self._pause_ends_on_landing() else ""
-            why = f"cost actions in all pools wait until {clock(held)}{sooner}{', after ' + after if after else ''}"
-            run.verdict, run.why = Signal.VALIDATION_REFUSED, why
+        if not self._needs_validation(run.command):
+            run.verdict = Signal.VALIDATED
+            flight.adopt(run, run.command, run.candidates, state.now)
             return
         question = state.question(without=run.id, beside=self._to_come_again())
-        if run.method in COST_METHODS and any(entry.pool in question.in_flight.regrown for entry in run.candidates):
-            run.verdict, run.why = Signal.VALIDATION_REFUSED, "the last cost action in its pool did not hold"
-            return
         answer = self._decider.revalidate(run.command, question)
         if isinstance(answer, Refusal):
             run.verdict, run.why = Signal.VALIDATION_REFUSED, answer.why
@@ -267,24 +269,37 @@ class CommandRunner:
         state = self._state
         del state.runs[run.id]
         state.pacing.ended[run.id] = state.elapsed + ENDED_MEMORY
-        state.facts_version += 1
+        self._rests = False
         state.marks_seen = None
         state.regrowth.end(run, state.elapsed, well=run.phase is Phase.DONE)
         state.outcomes.end(run.id, state.elapsed, well=run.phase is Phase.DONE)
         if run.phase is not Phase.DONE:
             state.landing.drop(run.id)
-            state.aftercare.drop(run.id)
+            state.stabilization.drop(run.id)
+            if irreversible.has_begun(run, view):
+                stay = [entry.node for entry in run.candidates if not is_leaving(run, entry, view)]
+                state.aftercare.left(
+                    run.id, state.elapsed, stays=[pod for node in stay for pod in state.store.pods_on(node)]
+                )
+            else:
+                state.aftercare.drop(run.id)
         if run.phase is Phase.REFUSED:
             self._refused(run)
             return
         self._refused_last = ()
         self._look_again(state.elapsed)
         if run.phase is not Phase.DONE:
+            kept = [name for name in run.replacements if irreversible.keeps(run, name, view)]
+            state.pacing.lingering |= dict.fromkeys(kept, state.elapsed + NOMINATED_AFTER)
             self._blame(run, view)
             return
-        pools = dict.fromkeys(entry.pool for entry in run.candidates)
-        state.pacing.finished(run.method, state.settings.stabilization, state.elapsed, tuple(pools))
-        state.landing.end(run.id, state.elapsed, state.settings.stabilization.cost)
+        if run.method is Method.DRIFTED and run.replacements:  # nodes that need none go first, and fast: no measure
+            state.rolls.took(run.source_pools, state.elapsed - run.began_at)
+        settings, touched = state.settings, state.stabilization.touched(run, state.store)
+        state.stabilization.finished(
+            run.method, touched, settings.stabilization, settings.stabilization_scope, state.elapsed
+        )
+        state.landing.end(run.id, state.elapsed, settings.stabilization.cost, touched.pools)
         for pool in run.pools:
             state.pacing.launches.succeeded(pool)
         for entry in run.candidates:
@@ -314,16 +329,38 @@ class CommandRunner:
 
         Longer each time: otherwise the same command would launch and undo its replacements for ever.
         """
+        if self._rest_nodes(run, view):
+            return
         source, cause = next(((source, found) for source, found in run.history if found in _BLAMES_POOL), (None, None))
         if cause is None or run.attempts.any_failed(Failure.TAKEN) or run.attempts.any_failed(Failure.OCCUPIED):
             return  # not a failure: another controller, or a pod, was faster
         pacing = self._state.pacing
-        if cause is Signal.INSTRUCTION_REFUSED and source is not Phase.LAUNCHING:
+        if source in BEGINNING or (cause is Signal.INSTRUCTION_REFUSED and source is not Phase.LAUNCHING):
             self._back_off(run, pacing.refusals, tuple(entry.pool for entry in run.candidates), "is left alone")
             return
         late = zip(run.replacements, run.pools, strict=False)
         pools = tuple(pool for name, pool in late if not is_initialized(run, name, view))
         self._back_off(run, pacing.launches, pools, "launches nothing")
+
+    def _rest_nodes(self, run: Run, view: View) -> bool:
+        """Back off the nodes of a command that pods or a person stopped right before the deletion.
+
+        Otherwise a machine would be launched and undone for them every half minute. A pod that came to an empty node
+        needs none of that: the node is not empty any more.
+        """
+        found = {signal for _, signal in run.history}
+        occupied = run.attempts.any_failed(Failure.OCCUPIED) and run.action is not Action.DELETE_EMPTY
+        if not (Signal.STILL_REFUSED in found or Signal.HANDS_OFF in found or occupied):
+            return False
+        state = self._state
+        stay = [e.node for e in run.candidates if view.manages(e.pool) and not is_leaving(run, e, view)]
+        waits = {node: state.pacing.nodes.failed(node, state.elapsed) for node in stay}
+        state.pacing.nodes_why |= dict.fromkeys(stay, run.why)
+        longest = max((wait for wait in waits.values() if wait is not None), default=0)
+        if longest:
+            seconds = longest // SECOND
+            state.out.append(NodesBackOff(command_id=run.id, nodes=tuple(stay), seconds=seconds, why=run.why))
+        return True
 
     def _back_off(self, run: Run, memory: BackOff, pools: tuple[str, ...], what: str) -> None:
         for pool in dict.fromkeys(pools):

@@ -1,4 +1,4 @@
-"""Reports on the NodePool itself that its disruption policy can't be read (spec section 1).
+"""Reports on the NodePool itself that its disruption policy can't be read (docs/rules.md#policy).
 
 A broken budget allows nothing for the reasons it names; the condition on the object says why. The
 condition is `DovetailPolicyReadable`: False with the problems, True once they are gone; a pool without any gets none.
@@ -26,13 +26,15 @@ class Conditions:
     def __init__(self) -> None:
         self._open: dict[str, None] = {}
         self._attempts = Attempts()
+        self._said: dict[str, set[str]] = {}
 
     def look_at(self, pool: str) -> None:
         """Record that a pool is new or has changed."""
         self._open[pool] = None
-        for ident in self._attempts.ids():
-            if ident.startswith(f"condition/{pool}/") and self._attempts.succeeded(ident):
-                self._attempts.forget(ident)
+        said = self._said.get(pool, set())
+        for ident in [ident for ident in said if self._attempts.succeeded(ident)]:
+            self._attempts.forget(ident)
+            said.remove(ident)
 
     def answer(self, event: InstructionSucceeded | InstructionFailed, elapsed: int) -> bool:
         """Record an answer; False if it was not about a condition."""
@@ -54,6 +56,7 @@ class Conditions:
                 del self._open[name]
             elif self._attempts.due(worded.id, elapsed):
                 self._attempts.ask(worded.id, elapsed)
+                self._said.setdefault(name, set()).add(worded.id)
                 asked.append(worded)
         return asked
 

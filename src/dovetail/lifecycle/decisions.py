@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
-from dovetail.decide.gates.price_refusals import Refusal
-from dovetail.decide.outcome import BlockedMove, BudgetRow
+from dovetail.decide.outcome import BlockedMove, BudgetRow, ExpiringNode, RollChange
 from dovetail.decide.question import Question
+from dovetail.decide.refusal import Refusal
+from dovetail.decide.rollouts.status import RollStatus
 from dovetail.decide.steering_plan import SteeringPlan
 from dovetail.model.command import Command
 from dovetail.model.money import Money
+from dovetail.model.persistence import PoolLoad
 from dovetail.model.verdicts import BriefVerdict
 
 
@@ -46,13 +48,33 @@ class Decision(Protocol):
         ...
 
     @property
+    def rolling(self) -> tuple[RollChange, ...]:
+        """Return what NodePools should say about their rolls."""
+        ...
+
+    @property
+    def rollouts(self) -> tuple[RollStatus, ...]:
+        """Return the state of every roll, by pool."""
+        ...
+
+    @property
     def steering(self) -> SteeringPlan:
-        """Return the nodes to close and the pods to mark (section 23)."""
+        """Return the nodes to close and the pods to mark (docs/rules.md#steering)."""
         ...
 
     @property
     def could_save(self) -> Mapping[str, Money | None]:
-        """Return what removing each node would save per hour (section 22)."""
+        """Return what removing each node would save per hour (docs/rules.md#waste)."""
+        ...
+
+    @property
+    def loads(self) -> Mapping[str, PoolLoad]:
+        """Return the load of every pool that prices restarts (docs/rules.md#one-price)."""
+        ...
+
+    @property
+    def expiring(self) -> tuple[ExpiringNode, ...]:
+        """Return the nodes that Karpenter ends by force within a week (docs/rules.md#expiry); computed lazily."""
         ...
 
     @property

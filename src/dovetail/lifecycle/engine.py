@@ -1,22 +1,26 @@
 """The engine: events in, instructions out, over time. One mutator; no clock, no randomness, no I/O.
 
 Decides when to decide (rounds), holds managed nodes, steers, and asks to be woken. `command_runner` executes commands,
-`decide` chooses nodes, `engine_state` holds what is known at one moment. Spec sections 5, 9, 10. It acts only while it
-leads and has seen everything once; in observe mode it never acts. Sits at the top of lifecycle; the shells `live` and
-`sim` drive it.
+`decide` chooses nodes, `engine_state` holds what is known at one moment. See docs/rules.md#methods, #carrying-out and
+#karpenter. It acts only while it leads and has seen everything once; in observe mode it never acts. Sits at the top of
+lifecycle; the shells `live` and `sim` drive it.
 """
 
+from dataclasses import replace
 from datetime import datetime
 from enum import Enum
 from typing import assert_never
 
 from dovetail.decide.decider import Decider
 from dovetail.decide.in_flight import InFlight
+from dovetail.decide.question import Question
 from dovetail.decide.steering_plan import NOTHING
 from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer
 from dovetail.lifecycle.command_runner import CommandRunner
+from dovetail.lifecycle.commands import draining
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
+from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.conditions import Conditions
 from dovetail.lifecycle.decisions import Decision, RoundDecider
 from dovetail.lifecycle.engine_state import DEFAULT_ROLE, EngineRole, EngineState
@@ -27,6 +31,7 @@ from dovetail.lifecycle.messages import (
     ClockAdvanced,
     ClockSet,
     Event,
+    EvictionSeen,
     Instruction,
     InstructionFailed,
     InstructionSucceeded,
@@ -43,8 +48,10 @@ from dovetail.lifecycle.messages import (
 from dovetail.lifecycle.reports import InstructionNotDone, LeadershipChanged, RoundEnded, ViewIsOld
 from dovetail.lifecycle.steering import Steering
 from dovetail.lifecycle.store import Store
+from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.objects import KINDS, AnyObject, Node, NodeClaim, NodePool, Pod
+from dovetail.model.policies.daemon_like import as_daemon_like
 from dovetail.model.settings import Settings, SteeringMode
 
 
@@ -76,16 +83,17 @@ class Engine:
         self._state = EngineState(settings, catalogue, role)
         self._decider: RoundDecider = decider if decider is not None else Decider()
         self._commands = CommandRunner(self._state, self._decider)
-        self._announcer = Announcer(verdicts_every, manages=self.manages, exists=self.store.has_machine)
+        self._announcer = Announcer(
+            verdicts_every, manages=self.manages, exists=self.store.has_machine, is_busy=self._state.is_busy
+        )
         self.role = role
         self.rounds = 0
         self.rounds_skipped = 0
         self.last_round: Decision | None = None
         self._woken_for: datetime | None = None
         self._quiet_until = 0
-        self._idle_at: tuple[datetime, int, int] | None = None
+        self._idle_at: tuple[datetime, int] | None = None
         self._holds_until: int | None = None
-        self._round_key: tuple[int, int] | None = None
         self._steering = Steering()
         self._reset()
 
@@ -95,6 +103,7 @@ class Engine:
         self._conditions = Conditions()
         self._commands.forget()
         self._state.forget_commands()
+        self._asked: Question | None = None
 
     # ------------------------------------------------------------ for shells and checkers
 
@@ -143,14 +152,27 @@ class Engine:
         """Return why an alert holds voluntary disruption; empty if none does."""
         return self._state.alert
 
-    @alert.setter
-    def alert(self, why: str) -> None:
-        self._state.alert = why
-
     @property
     def runs(self) -> tuple[Run, ...]:
         """Return the commands in progress, oldest first."""
         return tuple(self._state.runs.values())
+
+    def phase_age(self, phase: Phase) -> float:
+        """Return for how many seconds the oldest command of a phase has been in it; 0: there is none."""
+        since = [draining.since(run) for run in self._state.runs.values() if run.phase is phase]
+        return (self._state.elapsed - min(since)) / SECOND if since else 0.0
+
+    def command_ages(self) -> dict[tuple[str, str], tuple[int, float]]:
+        """Return, by action and phase, how many commands there are and how old the oldest is, in seconds."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for run in self._state.runs.values():
+            found.setdefault((run.action.value, run.phase.value), []).append(run.began_at)
+        return {key: (len(began), (self._state.elapsed - min(began)) / SECOND) for key, began in sorted(found.items())}
+
+    @property
+    def told_round(self) -> Decision | None:
+        """Return the last round whose verdicts were computed; None: there was none."""
+        return self._announcer.told_round
 
     @property
     def acts(self) -> bool:
@@ -180,8 +202,25 @@ class Engine:
         return self._state.in_flight()
 
     def nominated(self) -> tuple[str, ...]:
-        """Return the nodes and NodeClaims that pods will move to (spec section 4, gate 4)."""
+        """Return the nodes and NodeClaims that pods will move to (docs/rules.md#gates, gate 4)."""
         return self._state.nominated()
+
+    def question(self) -> Question:
+        """Return the question that a round would answer at the last event's time."""
+        return self._state.question()
+
+    def published_waits(self) -> tuple[dict[str, datetime], dict[str, datetime]]:
+        """Return the pools whose writes are refused and the replacements still nominated, until when each."""
+        state = self._state
+        refused, lingering = state.pacing.refusals.until, state.pacing.lingering
+        return (
+            {name: state.wall(until) for name, until in refused.items()},
+            {name: state.wall(until) for name, until in lingering.items()},
+        )
+
+    def validated_at(self, run: Run) -> datetime:
+        """Return when a command's validation is due, in wall-clock time."""
+        return self._state.wall(run.validate_at)
 
     # ------------------------------------------------------------ one event
 
@@ -227,36 +266,45 @@ class Engine:
             case ViewGrewOld(kinds=kinds):
                 state.is_synced = False
                 state.out.append(ViewIsOld(kinds=tuple(kinds)))
-            case LeadershipGained():
-                self._lead(leads=True)
-            case LeadershipLost():
-                self._lead(leads=False)
+            case LeadershipGained() | LeadershipLost():
+                self._lead(leads=isinstance(event, LeadershipGained))
             case ClockAdvanced() | ClockSet():
                 pass
             case RoundTook(nanoseconds=took):
                 state.rests_until = state.elapsed + took
             case CatalogueChanged(catalogue=catalogue):
                 state.catalogue = catalogue
-                state.facts_version += 1
             case AlertChanged(why=why):
                 state.alert = why
-                state.facts_version += 1
+            case EvictionSeen():
+                state.notice_eviction(event)
             case SettingsChanged(settings=settings):
-                state.settings = settings
-                state.settings_version += 1
-                state.facts_version += 1
-                self._look_at_all()
-                return _Stir.ALL
+                return self._change_settings(settings)
             case InstructionSucceeded() | InstructionFailed():
                 return self._answer(event)
             case _:
                 assert_never(event)
         return _Stir.STORE
 
+    def _change_settings(self, settings: Settings) -> "_Stir":
+        state = self._state
+        known, state.settings = state.settings, settings
+        if settings == replace(known, nominated_nodes=settings.nominated_nodes):
+            return _Stir.STORE  # only rounds see nominations
+        state.settings_version += 1
+        self._look_at_all()
+        return _Stir.ALL
+
     def _observe(self, item: AnyObject) -> "_Stir":
         state = self._state
         if isinstance(item, NodeClaim):
             state.note_claim(item)
+        if isinstance(item, NodePool) and state.is_synced and _is_other_policy(state.store, item):
+            # A pause, for example: what is shown must not lag behind it.
+            self._announcer.hurry()
+            state.round_at = min(state.round_at, state.elapsed)
+        if isinstance(item, Node | NodeClaim) and state.acts and self.role.holds:
+            state.notice(item)
         if not state.store.observe(item):
             return _Stir.NOTHING
         if isinstance(item, Node | NodeClaim):
@@ -266,9 +314,12 @@ class Engine:
 
     def _observe_pod(self, pod: Pod) -> "_Stir":
         state, meta = self._state, pod.metadata
+        if state.settings.daemon_like:
+            pod = as_daemon_like(pod, state.settings.daemon_like)
         known = state.store.get(Pod, meta.name, meta.namespace) if state.is_synced else None
         if not state.store.observe(pod):
             return _Stir.NOTHING
+        state.growth.note(pod)
         if state.is_synced:
             state.pod_events.note(known, pod, state.elapsed)
             if self._commands.lookout.pod_changed(pod):
@@ -286,6 +337,7 @@ class Engine:
             state.pod_events.note(gone, None, state.elapsed)
         elif isinstance(gone, Node):
             state.pod_events.forget(event.name)
+            state.pacing.forget_node(event.name)
         return self._stir(KINDS[event.kind] if gone is None else type(gone))
 
     def _stir(self, kind: type) -> "_Stir":
@@ -299,11 +351,13 @@ class Engine:
         if isinstance(item, Node):
             self._holds.look_at(item.metadata.name)
         elif isinstance(item, NodePool):
-            if state.has_become_managed(item.metadata.name):
+            if state.has_come_to_hold(item.metadata.name):
                 self._holds_until = state.elapsed + COME_FIRST
             self._conditions.look_at(item.metadata.name)
             for name in state.store.nodes_of(item.metadata.name):
                 self._holds.look_at(name)
+        elif isinstance(item, NodeClaim):
+            state.rolls.look_at(item)
 
     def _look_at_all(self) -> None:
         state = self._state
@@ -328,18 +382,18 @@ class Engine:
 
     def _answer(self, event: InstructionSucceeded | InstructionFailed) -> "_Stir":
         state = self._state
-        run = state.runs.get(event.id.partition("/")[0])
+        run = next((run for run in state.runs.values() if run.attempts.answer(event, state.elapsed)), None)
         if run is not None:
-            run.attempts.answer(event, state.elapsed)
             self._commands.lookout.is_new_for(run.id)
         elif self._holds.answer(event, state.elapsed):
             if isinstance(event, InstructionSucceeded) and self._idle_at == state.moment:
                 return _Stir.NOTHING  # one of thousands at this moment: the last look found nothing to do
         else:
-            for asker in (self._conditions, self._commands.sweeps, self._steering, state.aftercare):
+            ours = self._conditions, self._commands.sweeps, self._steering
+            for asker in (*ours, state.aftercare, state.neighbours, state.rolls, state.roll_conditions):
                 asker.answer(event, state.elapsed)
-        if isinstance(event, InstructionFailed):
-            state.note_failure(event)
+        what = run.attempts.what(event.id) if run is not None else self._steering.what(event.id)
+        if not state.note_right(event, what) and isinstance(event, InstructionFailed):
             ident, failure = run.id if run else "", event.failure.value
             state.out.append(InstructionNotDone(command_id=ident, id=event.id, failure=failure, detail=event.detail))
         return _Stir.ALL
@@ -347,18 +401,19 @@ class Engine:
     def _hold(self) -> None:
         state = self._state
         if self.role.holds:
-            state.out.extend(self._holds.wanted(state.store, state.manages, state.elapsed))
+            state.out.extend(self._holds.wanted(state.store, state.holds, state.elapsed))
         state.out.extend(self._conditions.wanted(state.store, state.settings, state.manages, state.elapsed))
+        state.keep_rolls()
+        state.out.extend(state.neighbours.wanted(state.store, state.manages, state.elapsed))
         orders, settled = state.aftercare.look(state.store, state.elapsed, state.manages)
         state.out.extend(orders)
         if orders or settled:
-            state.facts_version += 1
             state.round_at = min(state.round_at, state.elapsed)
 
     # ------------------------------------------------------------ rounds
 
     def _round(self) -> None:
-        """Decide, if it is time and if anything can have changed since the last time."""
+        """Decide, if it is time and the question is another one than last time."""
         state = self._state
         if self._waits_for_holds():
             state.round_at = max(state.round_at, state.elapsed + SECOND)
@@ -368,18 +423,20 @@ class Engine:
             state.round_at = state.elapsed + SECOND  # Karpenter waits until it knows the machines of its launches
             return
         state.round_at = state.elapsed + state.poll_interval
-        key = (state.store.version, state.facts_version)
-        last = self.last_round
-        if key == self._round_key and last is not None and (last.next_change is None or state.now < last.next_change):
+        question, last = state.question(), self.last_round
+        if last is not None and question.asks_the_same(self._asked, until=last.next_change):
             self.rounds_skipped += 1
             self._steer(last)
             state.out.extend(self._announcer.verdicts_due(last, state.elapsed, publishes=state.acts))
             return
         self.rounds += 1
-        result = self._decider.round(state.question())
-        self.last_round, self._round_key = result, key
+        result = self._decider.round(question)
+        self.last_round = result
         state.waste.update(result.could_save, state.store, state.now)
+        state.durations.update(result.loads, state.store, state.elapsed)
+        state.take_rolls(result)
         self._steer(result)
+        self._asked = None if result.commands and not state.observe else state.without_news(question)
         started = [command for command in result.commands if self._commands.start(command)]
         state.out.append(RoundEnded(commands=len(started), rounds=self.rounds, skipped=self.rounds_skipped))
         if started:
@@ -389,12 +446,12 @@ class Engine:
         state.out.extend(self._announcer.announce(result, state.elapsed, publishes=state.acts))
 
     def _steer(self, result: Decision) -> None:
-        """Mark next victims and closing nodes, or remove these marks (spec section 23)."""
+        """Mark next victims and closing nodes, or remove these marks (docs/rules.md#steering)."""
         state = self._state
         plan = NOTHING if state.settings.steering is SteeringMode.OFF else result.steering
         if state.acts and (plan is not NOTHING or state.store.steered_pods or state.store.closing_nodes):
             rate = state.settings.steering_writes_per_minute
-            state.out.extend(self._steering.wanted(plan, state.store, state.elapsed, rate))
+            state.out.extend(self._steering.wanted(plan, state.store, state.elapsed, rate, state.manages))
 
     def _waits_for_holds(self) -> bool:
         """Return whether newly managed nodes are not held yet: Karpenter may be about to disrupt one of them.
@@ -428,3 +485,17 @@ class Engine:
         if when != self._woken_for or when <= state.now:
             self._woken_for = when
             state.out.append(WakeAt(at=when))
+
+
+def _is_other_policy(store: Store, pool: NodePool) -> bool:
+    """Return whether a pool's policy, pause or manager is another than the one known: people changed it."""
+    known = store.get(NodePool, pool.metadata.name)
+    if known is None:
+        return True
+    marks = (names.PAUSED, names.POLICY_ANNOTATION)
+    before, after = known.metadata, pool.metadata
+    return (
+        known.spec.disruption != pool.spec.disruption
+        or before.labels.get(names.MANAGE) != after.labels.get(names.MANAGE)
+        or any(before.annotations.get(mark) != after.annotations.get(mark) for mark in marks)
+    )

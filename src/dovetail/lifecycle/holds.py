@@ -1,8 +1,9 @@
-"""Keeps Karpenter's own voluntary disruption away from the nodes of managed pools. Spec section 10.
+"""Keeps Karpenter's own voluntary disruption away from the nodes of managed pools. See docs/rules.md#karpenter.
 
 A hold is `karpenter.sh/do-not-disrupt: "true"` together with `dovetail.dev/hold`, which distinguishes it from a
-person's own annotation; that one is left alone. Nodes of pools that are no longer managed are released. Checks only
-nodes that changed, and all of them if the set of managed pools changed. Sits in lifecycle, below `engine`.
+person's own annotation; that one is left alone. Nodes of pools that are no longer managed, or whose own budgets allow
+Karpenter nothing (`model.policies.quiet`), are released. Checks only nodes that changed, and all nodes of a pool that
+changed. Sits in lifecycle, below `engine`.
 """
 
 from collections.abc import Callable
@@ -48,7 +49,7 @@ class Holds:
         """Return when something is due again."""
         return self._next_at
 
-    def wanted(self, store: Store, manages: Callable[[str], bool], elapsed: int) -> list[HoldNode | ReleaseNode]:
+    def wanted(self, store: Store, holds: Callable[[str], bool], elapsed: int) -> list[HoldNode | ReleaseNode]:
         """Build the holds and releases that are due, for changed nodes and for open ones that are due."""
         if self._next_at is not None and self._next_at <= elapsed:
             self._dirty |= self._open
@@ -56,7 +57,7 @@ class Holds:
         asked: list[HoldNode | ReleaseNode] = []
         for name in sorted(self._dirty):
             node = store.get(Node, name)
-            worded = None if node is None else _need(node, manages)
+            worded = None if node is None else _need(node, holds)
             self._settle(name, worded)
             if worded is None:
                 continue
@@ -71,23 +72,31 @@ class Holds:
 
     def _settle(self, name: str, worded: HoldNode | ReleaseNode | None) -> None:
         """Keep a node open while it needs something; forget requests that are no longer needed."""
-        for verb in ("hold", "release"):
-            if worded is None or not worded.id.startswith(verb):
-                self._attempts.forget(f"{verb}/{name}")
+        for ident in (_hold_id(name), _release_id(name)):
+            if worded is None or worded.id != ident:
+                self._attempts.forget(ident)
         if worded is None:
             self._open.pop(name, None)
         else:
             self._open[name] = None
 
 
-def _need(node: Node, manages: Callable[[str], bool]) -> HoldNode | ReleaseNode | None:
+def _need(node: Node, holds: Callable[[str], bool]) -> HoldNode | ReleaseNode | None:
     """Return what a node needs, if anything. A leaving node needs nothing."""
     pool, annotations = node.metadata.labels.get(names.NODEPOOL, ""), node.metadata.annotations
     held = names.HOLD in annotations
     if node.metadata.deletion_timestamp is not None or not pool:
         return None
-    if manages(pool):
+    if holds(pool):
         if names.DO_NOT_DISRUPT in annotations:
             return None  # held already, or a person's own annotation
-        return HoldNode(id=f"hold/{node.metadata.name}", node=node.metadata.name)
-    return ReleaseNode(id=f"release/{node.metadata.name}", node=node.metadata.name) if held else None
+        return HoldNode(id=_hold_id(node.metadata.name), node=node.metadata.name)
+    return ReleaseNode(id=_release_id(node.metadata.name), node=node.metadata.name) if held else None
+
+
+def _hold_id(node: str) -> str:
+    return f"hold/{node}"
+
+
+def _release_id(node: str) -> str:
+    return f"release/{node}"

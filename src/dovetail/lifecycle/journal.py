@@ -15,6 +15,7 @@ import msgspec
 from dovetail.lifecycle.decisions import RoundDecider
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.engine_state import EngineRole
+from dovetail.lifecycle.json_forms import decode_value, encode_value
 from dovetail.lifecycle.messages import Event, Instruction
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.settings import Settings
@@ -46,9 +47,11 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 _LINE: Final = msgspec.json.Decoder(_Line)
-_HEADER: Final = msgspec.json.Decoder(Header)
-_EVENTS: Final = {kind.__name__: msgspec.json.Decoder(kind) for kind in get_args(Event)}
-_INSTRUCTIONS: Final = {kind.__name__: msgspec.json.Decoder(kind) for kind in get_args(Instruction)}
+_HEADER: Final = msgspec.json.Decoder(Header, dec_hook=decode_value)
+_EVENTS: Final = {kind.__name__: msgspec.json.Decoder(kind, dec_hook=decode_value) for kind in get_args(Event)}
+_INSTRUCTIONS: Final = {
+    kind.__name__: msgspec.json.Decoder(kind, dec_hook=decode_value) for kind in get_args(Instruction)
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +83,14 @@ def encode_header(engine: Engine) -> bytes:
         settings=engine.settings,
         catalogue=engine.catalogue,
     )
-    return msgspec.json.encode(header) + b"\n"
+    return msgspec.json.encode(header, enc_hook=encode_value) + b"\n"
 
 
 def encode_line(at: datetime, event: Event, instructions: Iterable[Instruction]) -> bytes:
     """Write one event and its instructions."""
     out = [(type(item).__name__, item) for item in instructions]
-    return msgspec.json.encode({"at": at, "event": (type(event).__name__, event), "out": out}) + b"\n"
+    line = {"at": at, "event": (type(event).__name__, event), "out": out}
+    return msgspec.json.encode(line, enc_hook=encode_value) + b"\n"
 
 
 def decode_header(line: bytes) -> Header:

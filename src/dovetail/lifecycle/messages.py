@@ -13,6 +13,7 @@ from dovetail.lifecycle.reports import Report
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Replacement
 from dovetail.model.objects import AnyObject
+from dovetail.model.policies.daemon_like import DaemonLikePods
 from dovetail.model.settings import Settings
 
 # ---------------------------------------------------------------- events
@@ -92,8 +93,17 @@ class CatalogueChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EvictionSeen:
+    """Another controller, `by`, evicted a pod from a node, by one of its strategies."""
+
+    node: str
+    by: str
+    strategy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlertChanged:
-    """The alert gate holds all pools, with this sentence; empty: it no longer does (spec section 17)."""
+    """The alert gate holds all pools, with this sentence; empty: it no longer does (docs/rules.md#health)."""
 
     why: str
 
@@ -109,7 +119,7 @@ class Failure(StrEnum):
     """How an instruction failed.
 
     `taken`: the node carries the taint and record of another command, which must not be overwritten. `occupied`: the
-    node has pods, as the server shows them now, that a deletion must not disrupt. `conflict`, `throttled` and
+    node has pods, as the server shows them now, that must not be disrupted. `conflict`, `throttled` and
     `unreachable` are retried; `not-found` means that its object is gone (or, for a creation, its pool); `forbidden` and
     `refused` are permanent. A deletion whose uid no longer matches is `not-found`: that object is gone.
     """
@@ -156,6 +166,7 @@ Event = (
     | RoundTook
     | CatalogueChanged
     | AlertChanged
+    | EvictionSeen
     | SettingsChanged
     | InstructionSucceeded
     | InstructionFailed
@@ -207,7 +218,12 @@ class DeleteNodeClaim:
     `node`: whose pods must be read right before the deletion (`commands.last_look`); empty for a replacement that is
     rolled back. `only_empty`: no pod that would have to move may be there; `spares_protected`: nor one with
     do-not-disrupt, nor one of the ReplicaSets `roll_first` (namespace and name), which leave by a rolling update.
-    Otherwise the answer is `occupied`. `drain_for`: the maximum duration of the drain, ns (spec section 19).
+    Otherwise the answer is `occupied`. `drain_for`: the maximum duration of the drain, ns (docs/rules.md#repair).
+
+    `undo`: it is a replacement that is rolled back. If it is initialized and has pods that would have to move, or if
+    one of the NodeClaims `candidates` (name and uid) is gone or being deleted, the answer is `occupied`.
+
+    `daemon_like`: pods that go with their node and are not asked.
     """
 
     id: str
@@ -219,6 +235,27 @@ class DeleteNodeClaim:
     spares_protected: bool = True
     roll_first: tuple[tuple[str, str], ...] = ()
     drain_for: int | None = None
+    undo: bool = False
+    candidates: tuple[tuple[str, str], ...] = ()
+    daemon_like: tuple[DaemonLikePods, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookAtPods:
+    """Read the pods of nodes that are about to go, and the PDBs over them; write nothing.
+
+    The answer is `occupied` if a pod has do-not-disrupt or must leave by a rolling update (`roll_first`, as in
+    `DeleteNodeClaim`). `asks_pdbs`: or if a PDB would refuse an eviction now. `asks_windows`: or if the window of a pod
+    is closed. `daemon_like`: pods that are not asked.
+    """
+
+    id: str
+    command_id: str
+    nodes: tuple[str, ...]
+    asks_pdbs: bool = True
+    asks_windows: bool = True
+    roll_first: tuple[tuple[str, str], ...] = ()
+    daemon_like: tuple[DaemonLikePods, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,18 +274,24 @@ class SetDisruptionReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictPod:
-    """Evict the pod if it is still the one with this uid, through the eviction API so that PDBs hold (section 24)."""
+    """Evict the pod if it still has this uid, through the eviction API so that PDBs hold (docs/rules.md#evictions).
+
+    First the `record`, which names the pod as evicted, is written on its `node`, unless that carries the record of
+    another command or none; then the answer is `taken`.
+    """
 
     id: str
     command_id: str
     namespace: str
     name: str
     uid: str
+    node: str = ""
+    record: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurgeDeployment:
-    """Start the rolling update of a Deployment by a mark in its pod template (spec section 20), once per mark."""
+    """Start the rolling update of a Deployment by a mark in its pod template (docs/rules.md#surge), once per mark."""
 
     id: str
     command_id: str
@@ -271,7 +314,7 @@ class ClearRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteDisruption:
-    """Write into a pool's history that nodes start leaving, before they do (spec section 13).
+    """Write into a pool's history that nodes start leaving, before they do (docs/rules.md#rates).
 
     Entries older than `keep` nanoseconds are removed. An entry of the same command is not written twice.
     """
@@ -296,7 +339,7 @@ class ForgetDisruption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HaltPool:
-    """Write on a NodePool why it halts (spec section 17), or remove that."""
+    """Write on a NodePool why it halts (docs/rules.md#health), or remove that."""
 
     id: str
     node_pool: str
@@ -304,8 +347,45 @@ class HaltPool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BeginDomain:
+    """Write on a NodePool which domain drift begins in, before the first node there is tainted (topology-budgets).
+
+    A domain that is begun already stays as it is.
+    """
+
+    id: str
+    command_id: str
+    node_pool: str
+    key: str
+    domain: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepRoll:
+    """Write on a NodePool what is kept of its roll, or remove that: annotations, by name (`api.rolling.MARKS`).
+
+    `seen`: what these annotations said when that was decided, in this order. If they say something else by now, nothing
+    is written: a command has begun the next domain since, or a person has asked for something else.
+    """
+
+    id: str
+    node_pool: str
+    marks: tuple[tuple[str, str | None], ...]
+    seen: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropRollRequest:
+    """Remove a person's request to replace one node from its NodeClaim: nobody manages its pool any more."""
+
+    id: str
+    node_claim: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HoldNode:
-    """Keep Karpenter's own voluntary disruption away from the node (spec section 10)."""
+    """Keep Karpenter's own voluntary disruption away from the node (docs/rules.md#karpenter)."""
 
     id: str
     node: str
@@ -321,7 +401,7 @@ class ReleaseNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkPod:
-    """Make the pod the next victim of a scale-down (section 23): a deletion cost, with Dovetail's mark.
+    """Make the pod the next victim of a scale-down (docs/rules.md#steering): a deletion cost, with Dovetail's mark.
 
     A deletion cost that somebody else wrote stays as it is.
     """
@@ -343,7 +423,7 @@ class UnmarkPod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseNode:
-    """Put `dovetail.dev/closing:PreferNoSchedule` on the node, so that new pods prefer others (section 23)."""
+    """Put `dovetail.dev/closing:PreferNoSchedule` on the node: new pods prefer others (docs/rules.md#steering)."""
 
     id: str
     node: str
@@ -371,7 +451,7 @@ class PublishEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetPoolCondition:
-    """Report on the NodePool, e.g. that a budget can't be read."""
+    """Report on the NodePool, e.g. that a budget can't be read, or how far a roll is."""
 
     id: str
     node_pool: str
@@ -379,6 +459,16 @@ class SetPoolCondition:
     status: str
     reason: str
     message: str
+    observed_generation: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropPoolCondition:
+    """Remove a condition from a NodePool."""
+
+    id: str
+    node_pool: str
+    type: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,6 +483,7 @@ ClusterInstruction = (
     | UntaintNode
     | CreateNodeClaim
     | DeleteNodeClaim
+    | LookAtPods
     | SetDisruptionReason
     | EvictPod
     | SurgeDeployment
@@ -400,6 +491,9 @@ ClusterInstruction = (
     | NoteDisruption
     | ForgetDisruption
     | HaltPool
+    | BeginDomain
+    | KeepRoll
+    | DropRollRequest
     | HoldNode
     | ReleaseNode
     | MarkPod
@@ -408,6 +502,7 @@ ClusterInstruction = (
     | OpenNode
     | PublishEvent
     | SetPoolCondition
+    | DropPoolCondition
 )
 """What reads or changes objects of the cluster; `lifecycle.effects` says how."""
 

@@ -7,9 +7,11 @@ here and its name in `Report`. Never answered. Sits at the bottom of lifecycle, 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import ClassVar, Final
 
 from dovetail.lifecycle.commands.machine import Phase, Signal
+from dovetail.lifecycle.expiry import ExpiryChanged
 from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.model.command import Action, Method
 from dovetail.model.policies.policy import Reason
@@ -73,7 +75,8 @@ class CommandAdvanced:
         count = len(self.replacements)
         launches = f" ({count} replacement{'s' if count > 1 else ''})" if count else ""
         why = f": {self.why}" if self.why else ""
-        return f"{self.action.value} of {some_of(self.nodes)} is {self.phase.value}{launches}{why}"
+        what = f"of {some_of(self.nodes)}" if self.nodes else f"({self.command_id}, whose nodes another command has)"
+        return f"{self.action.value} {what} is {self.phase.value}{launches}{why}"
 
     @property
     def figures(self) -> Figures:
@@ -155,6 +158,56 @@ class PoolBacksOff:
     def figures(self) -> Figures:
         """Return the pool, and how long it waits."""
         return {"pool": self.pool, "failures": self.failures, "seconds": self.seconds}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesBackOff:
+    """Nodes are left alone for a while because their command was rolled back right before its irreversible step.
+
+    `seconds`: the longest of their waits.
+    """
+
+    topic: ClassVar[str] = "back-off"
+    command_id: str
+    nodes: tuple[str, ...]
+    seconds: int
+    why: str
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        verb = "is" if len(self.nodes) == 1 else "are"
+        return f"{some_of(self.nodes)} {verb} left alone for {self.seconds} s: {self.why}"
+
+    @property
+    def figures(self) -> Figures:
+        """Return the nodes, and how long they wait."""
+        return {"nodes": ",".join(self.nodes), "seconds": self.seconds}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainHangs:
+    """A node has been draining for long; `pod` and `pdb` hold it, where that can be told (`pdb` empty: no PDB)."""
+
+    topic: ClassVar[str] = "drain"
+    command_id: str
+    node: str
+    pool: str
+    seconds: int
+    pod: str
+    pdb: str
+    why: str
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        return f"{self.node} has been draining for {self.seconds // 60} min: {self.why}"
+
+    @property
+    def figures(self) -> Figures:
+        """Return the node, its pool, for how long, and what holds it."""
+        names: Figures = {"node": self.node, "pool": self.pool, "pod": self.pod, "pdb": self.pdb}
+        return {**names, "seconds": self.seconds}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,6 +420,71 @@ class LeadershipChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NeighbourNoticed:
+    """Another controller disrupts a managed pool; `what` says by what it was noticed."""
+
+    topic: ClassVar[str] = "neighbour"
+    pool: str
+    neighbour: str
+    node: str
+    what: str
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        return f"another controller disrupts NodePool {self.pool}: {self.neighbour} {self.what}"
+
+    @property
+    def figures(self) -> Figures:
+        """Return the pool, the controller and the node."""
+        return {"pool": self.pool, "neighbour": self.neighbour, "node": self.node}
+
+
+class Right(Enum):
+    """Rights that the chart gives only if asked to: its value `rights.NAME`, and what needs it."""
+
+    STEERING = "steering"
+    EVICTIONS = "evictions"
+    SURGE = "surge"
+
+    @property
+    def use(self) -> str:
+        """Return what is not done without it."""
+        return _USES[self]
+
+
+_USES: Final = {
+    Right.STEERING: "mark pods for scale-downs (the setting steering)",
+    Right.EVICTIONS: "evict pods in order (the setting evictionsInOrder)",
+    Right.SURGE: "roll Deployments that ask for it (dovetail.dev/surge)",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RightChanged:
+    """An optional right turned out to be missing, or to be there again."""
+
+    topic: ClassVar[str] = "right"
+    right: Right
+    given: bool
+
+    @property
+    def message(self) -> str:
+        """Return it in words, with the chart's value that gives the right."""
+        if self.given:
+            return f"allowed to {self.right.use} now"
+        return (
+            f"not allowed to {self.right.use}: set rights.{self.right.value}=true in the chart's values; "
+            "until then Dovetail does without, and tries once a minute"
+        )
+
+    @property
+    def figures(self) -> Figures:
+        """Return the chart's value."""
+        return {"right": f"rights.{self.right.value}"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ViewIsOld:
     """There was no news of these kinds for too long: nothing is decided until there is."""
 
@@ -376,7 +494,7 @@ class ViewIsOld:
     @property
     def message(self) -> str:
         """Return it in words."""
-        return f"nothing was heard of {', '.join(self.kinds)}: nothing is decided until it is"
+        return f"there is no news of {', '.join(self.kinds)}: nothing is decided until there is"
 
     @property
     def figures(self) -> Figures:
@@ -389,6 +507,8 @@ Report = (
     | CommandFound
     | InstructionNotDone
     | PoolBacksOff
+    | NodesBackOff
+    | DrainHangs
     | CostActionUndone
     | CommandOutcome
     | CommandProposed
@@ -396,10 +516,13 @@ Report = (
     | RoundEnded
     | VerdictsChanged
     | BudgetChanged
+    | ExpiryChanged
     | MovesBlocked
     | Warned
     | RecordIgnored
     | LeadershipChanged
+    | RightChanged
+    | NeighbourNoticed
     | ViewIsOld
 )
 
@@ -407,7 +530,15 @@ Report = (
 def command_of(report: Report) -> str:
     """Return the id of the command that a report is about, or ""."""
     match report:
-        case CommandAdvanced() | CommandFound() | InstructionNotDone() | PoolBacksOff() | CommandOutcome():
+        case (
+            CommandAdvanced()
+            | CommandFound()
+            | InstructionNotDone()
+            | PoolBacksOff()
+            | NodesBackOff()
+            | DrainHangs()
+            | CommandOutcome()
+        ):
             return report.command_id
         case _:
             return ""

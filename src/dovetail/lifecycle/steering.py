@@ -1,15 +1,17 @@
-"""Writes the marks of steering, slowly: next victims and closing nodes (spec section 23).
+"""Writes the marks of steering, slowly: next victims and closing nodes (docs/rules.md#steering).
 
 A round says what should be marked; the objects show what is marked. The difference is written within a rate limit, at
 most one change per ReplicaSet a minute, old marks before new ones. If steering is off, or proposes nothing, all marks
-are removed. A missing permission stops it for a while. Sits in lifecycle, below `engine`.
+are removed; a node of a pool that is no longer managed loses its taint at once. A missing permission stops all but one
+attempt a minute. Sits in lifecycle, below `engine`.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from dovetail.decide.steering_plan import SteeringPlan, Victim
 from dovetail.lifecycle.column import Place
-from dovetail.lifecycle.commands.attempts import SECOND, Attempts
+from dovetail.lifecycle.commands.attempts import RIGHT_MISSING, SECOND, Attempts
 from dovetail.lifecycle.messages import (
     CloseNode,
     Failure,
@@ -20,14 +22,16 @@ from dovetail.lifecycle.messages import (
     UnmarkPod,
 )
 from dovetail.lifecycle.store import Store
-from dovetail.model.objects import Pod
+from dovetail.model import names
+from dovetail.model.objects import Node, Pod
 
 MINUTE: Final = 60 * SECOND
-RIGHT_MISSING: Final = 10 * MINUTE
+_FORGOTTEN_AFTER: Final = 10 * MINUTE
 OPENS_AFTER: Final = 3 * MINUTE
 """How long a node stays closing at least, unless it leaves."""
 
 Write = MarkPod | UnmarkPod | CloseNode | OpenNode
+_WRITES_TO: Final[dict[type, type]] = {MarkPod: Pod, UnmarkPod: Pod, CloseNode: Node, OpenNode: Node}
 
 
 class Steering:
@@ -38,38 +42,66 @@ class Steering:
         self._changed_at: dict[str, int] = {}
         self._closed_at: dict[str, int] = {}
         self._writes: list[int] = []
-        self._barred: dict[str, int] = {}
+        self._barred: dict[type, int] = {}
 
     def answer(self, event: InstructionSucceeded | InstructionFailed, elapsed: int) -> bool:
         """Record an answer; False if it was not about steering."""
         known = self._attempts.answer(event, elapsed)
-        if known and isinstance(event, InstructionFailed) and event.failure is Failure.FORBIDDEN:
-            self._barred[event.id.split("/")[1]] = elapsed + RIGHT_MISSING
-        return known
+        if not known:
+            return False
+        if isinstance(event, InstructionSucceeded):
+            self._barred.pop(self._writes_to(event.id), None)
+        elif event.failure is Failure.FORBIDDEN:
+            self._barred[self._writes_to(event.id)] = elapsed + RIGHT_MISSING
+        return True
 
-    def wanted(self, plan: SteeringPlan, store: Store, elapsed: int, writes_per_minute: int) -> list[Write]:
+    def what(self, ident: str) -> type | None:
+        """Return the class of a write that was asked for."""
+        return self._attempts.what(ident)
+
+    def _writes_to(self, ident: str) -> type:
+        asked = self._attempts.what(ident)
+        assert asked is not None
+        return _WRITES_TO[asked]
+
+    def wanted(
+        self,
+        plan: SteeringPlan,
+        store: Store,
+        elapsed: int,
+        writes_per_minute: int,
+        manages: Callable[[str], bool] = lambda pool: True,
+    ) -> list[Write]:
         """Build the writes that are due, as many as the rate allows."""
         self._writes = [at for at in self._writes if at > elapsed - MINUTE]
         asked: list[Write] = []
-        for write in (*self._nodes(plan, store, elapsed), *self._pods(plan, store, elapsed)):
-            kind = write.id.split("/")[1]
+        for write in (*self._nodes(plan, store, elapsed, manages), *self._pods(plan, store, elapsed)):
+            kind = _WRITES_TO[type(write)]
             if len(self._writes) >= writes_per_minute or self._barred.get(kind, 0) > elapsed:
                 continue
             if not self._attempts.due(write.id, elapsed):
                 continue
+            if kind in self._barred:  # one attempt shows whether the right was given
+                self._barred[kind] = elapsed + RIGHT_MISSING
             self._attempts.forget(write.id)
-            self._attempts.ask(write.id, elapsed)
+            self._attempts.ask(write.id, elapsed, what=type(write))
             self._note(write, plan, elapsed)
             self._writes.append(elapsed)
             asked.append(write)
         return asked
 
-    def _nodes(self, plan: SteeringPlan, store: Store, elapsed: int) -> list[Write]:
+    def _nodes(self, plan: SteeringPlan, store: Store, elapsed: int, manages: Callable[[str], bool]) -> list[Write]:
         wanted = dict.fromkeys(plan.closing)
+
+        def stays(name: str) -> bool:
+            node = store.get(Node, name)
+            ours = node is not None and manages(node.metadata.labels.get(names.NODEPOOL, ""))
+            return ours and bool(plan.closing) and self._closed_at.get(name, 0) + OPENS_AFTER > elapsed
+
         opened: list[Write] = [
             OpenNode(id=f"steer/node/open/{name}", node=name)
             for name in sorted(store.closing_nodes)
-            if name not in wanted and (not plan.closing or self._closed_at.get(name, 0) + OPENS_AFTER <= elapsed)
+            if name not in wanted and not stays(name)
         ]
         closed = [
             CloseNode(id=f"steer/node/close/{name}", node=name) for name in wanted if name not in store.closing_nodes
@@ -111,5 +143,5 @@ class Steering:
                 if (victim.namespace, victim.name) == (write.namespace, write.name):
                     self._changed_at[victim.owner] = elapsed
         for memory in (self._changed_at, self._closed_at):
-            for key in [key for key, at in memory.items() if at <= elapsed - RIGHT_MISSING]:
+            for key in [key for key, at in memory.items() if at <= elapsed - _FORGOTTEN_AFTER]:
                 del memory[key]

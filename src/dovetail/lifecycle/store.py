@@ -36,8 +36,8 @@ class Store:
         self._columns: dict[type, Column] = {kind: Column() for kind in FIELD_OF}
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._cluster: Cluster | None = None
-        self._claim_of_node: dict[str, str] = {}
-        self._node_of_claim: dict[str, str] = {}
+        self._claims_of_machine: dict[str, dict[str, None]] = {}
+        self._nodes_of_machine: dict[str, dict[str, None]] = {}
         self._claim_numbers: dict[Place, int] = {}
         self.claims_seen = 0
         self._unlaunched: dict[Place, None] = {}
@@ -126,15 +126,14 @@ class Store:
                 self._pending_pods = None
         elif isinstance(item, NodeClaim):
             status = item.status
-            if status.node_name:
-                self._claim_of_node[status.node_name] = item.metadata.name
-                self._node_of_claim[item.metadata.name] = status.node_name
+            _add(self._claims_of_machine, status.provider_id, item.metadata.name)
             if not status.provider_id and not status.node_name and item.metadata.deletion_timestamp is None:
                 self._unlaunched[place] = None
             self.marks.learn(item)
         elif isinstance(item, Node):
             pool = item.metadata.labels.get(names.NODEPOOL, "")
             self._nodes_of_pool.setdefault(pool, {})[item.metadata.name] = None
+            _add(self._nodes_of_machine, item.spec.provider_id, item.metadata.name)
             if any(taint.key == names.CLOSING_TAINT for taint in item.spec.taints):
                 self.closing_nodes[item.metadata.name] = None
             self.marks.learn(item)
@@ -156,9 +155,7 @@ class Store:
                 del self._pending[place]
                 self._pending_pods = None
         elif isinstance(item, NodeClaim):
-            if self._claim_of_node.get(item.status.node_name) == item.metadata.name:
-                del self._claim_of_node[item.status.node_name]
-            self._node_of_claim.pop(item.metadata.name, None)
+            _remove(self._claims_of_machine, item.status.provider_id, item.metadata.name)
             self._unlaunched.pop(place, None)
             self.marks.forget(item)
         elif isinstance(item, Node):
@@ -167,6 +164,7 @@ class Store:
             del nodes[item.metadata.name]
             if not nodes:
                 del self._nodes_of_pool[pool]
+            _remove(self._nodes_of_machine, item.spec.provider_id, item.metadata.name)
             self.marks.forget(item)
             self.closing_nodes.pop(item.metadata.name, None)
         elif isinstance(item, ReplicaSet | StatefulSet) and self._workloads.get(item.metadata.uid) is item:
@@ -222,14 +220,27 @@ class Store:
         return sorted(self._nodes_of_pool.get(pool, ()))
 
     def claim_of(self, node: str) -> NodeClaim | None:
-        """Return the NodeClaim of a node, or None."""
-        name = self._claim_of_node.get(node)
-        return None if name is None else self.get(NodeClaim, name)
+        """Return the NodeClaim of a node, or None.
+
+        They belong together if they have the same provider id, as in Karpenter: names of nodes are used again. None
+        also if several have it, since nothing says which of them is meant.
+        """
+        found = self.get(Node, node)
+        machine = "" if found is None else found.spec.provider_id
+        claims = self._claims_of_machine.get(machine, {})
+        if len(claims) != 1 or len(self._nodes_of_machine[machine]) != 1:
+            return None
+        return self.get(NodeClaim, next(iter(claims)))
 
     def nodes_of_claims(self, claims: Iterable[str]) -> list[str]:
-        """Return the names of the nodes of those NodeClaims that have one."""
-        node_of = self._node_of_claim
-        return [node_of[name] for name in claims if name in node_of]
+        """Return the names of the nodes of those NodeClaims that have one, also of a Node that is not seen yet."""
+        found: list[str] = []
+        for claim in (self.get(NodeClaim, name) for name in claims):
+            if claim is not None:
+                name = claim.status.node_name
+                found += self._nodes_of_machine.get(claim.status.provider_id, ())
+                found += [name] if name and self.get(Node, name) is None else []
+        return found
 
     def claims_after(self, number: int) -> Iterator[tuple[int, NodeClaim]]:
         """Yield the NodeClaims that came after the first so many (`claims_seen`), numbered, the last one first."""
@@ -276,6 +287,18 @@ class Store:
     def _pods_at(self, places: Iterable[Place]) -> tuple[Pod, ...]:
         pods = self._columns[Pod].by_place
         return tuple([pods[place] for place in sorted(places)])  # type: ignore[misc]
+
+
+def _add(index: dict[str, dict[str, None]], key: str, name: str) -> None:
+    if key:
+        index.setdefault(key, {})[name] = None
+
+
+def _remove(index: dict[str, dict[str, None]], key: str, name: str) -> None:
+    if key:
+        del index[key][name]
+        if not index[key]:
+            del index[key]
 
 
 def _learn_owners(owners: dict[str, dict[Place, None]], pod: Pod, place: Place) -> None:

@@ -103,7 +103,7 @@ class NodeColumns:
     def carried_to(self, states: Sequence[StateNode], places: Iterable[int]) -> bool:
         """Return whether these columns are still valid for newer states of the same nodes; if so, adopt those.
 
-        `places`: where states may be others.
+        `places`: where states may have changed.
         """
         if not all(_reads_alike(self.states[place], states[place]) for place in places):
             return False

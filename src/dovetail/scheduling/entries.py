@@ -32,6 +32,7 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     soon as it is certain that more new nodes are needed; under the default profile a new node without a pod of the
     candidates is not counted. `strict_reserved`: pods wait for reserved offerings instead of falling back to others.
     `launchable`: the instance types allowed for new nodes. `credited`: a reservation with one more free slot.
+    `preferences_open`: a preference may be the reason for a new node; else it is given up first, if a node has room.
     """
 
     moved: Sequence[Pod] | None = None
@@ -42,6 +43,7 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     strict_reserved: bool = False
     launchable: TypeBits = ALL_TYPES
     credited: str = ""
+    preferences_open: bool = True
 
     def closed_nodes(self) -> frozenset[int]:
         """Return the indexes of the closed nodes."""
@@ -90,7 +92,7 @@ class Entry:
 class Lane:
     """The nodes to try, in order, for pods of a class that only need room.
 
-    Continues where the last one was placed; a negative cursor: none takes another.
+    The search continues at the node that took the last pod; a negative cursor: no node takes another.
     """
 
     __slots__ = ("closed", "cursors", "need", "nodes")

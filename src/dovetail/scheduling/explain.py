@@ -16,7 +16,7 @@ from dovetail.model.objects import Pod, Taint
 from dovetail.model.quantity import format_amount
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.launch.machines import Mask
-from dovetail.scheduling.launch.templates import HOST_PLACEHOLDER, Template, short_values
+from dovetail.scheduling.launch.templates import HOST_PLACEHOLDER, Template, short_values, usable_pools
 from dovetail.scheduling.packer import Packer
 from dovetail.scheduling.pods.pod import untolerated
 from dovetail.scheduling.pods.variants import Rule, Variant
@@ -74,6 +74,11 @@ class _Reasons:
         templates = self.frame.templates
         if not templates:
             parts.append("no pool can launch a node")
+        parts.extend(
+            f"pool {pool.metadata.name} requires {unknown[0]}, which no instance type has"
+            for pool in usable_pools(self.snapshot.cluster.node_pools)
+            if (unknown := self.snapshot.unknown_labels(pool))
+        )
         parts.extend(f"pool {t.name}: {self._pool(t)}" for t in templates[:_POOLS_MAX])
         if len(templates) > _POOLS_MAX:
             parts.append(f"and {len(templates) - _POOLS_MAX} more pools refuse it too")

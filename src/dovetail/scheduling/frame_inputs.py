@@ -65,7 +65,7 @@ class LastFrame(msgspec.Struct, frozen=True, eq=False):
     same_daemons: bool = True
 
     def later(self, changed: Iterable[int] | None, *, same_daemons: bool) -> "LastFrame | None":
-        """Return the same frame, with more that has changed; None once it is of little use to the nodes."""
+        """Return the same frame, with more nodes that have changed; None once too many have."""
         both = None if changed is None or self.changed is None else self.changed.union(changed)
         if both is not None and len(both) > _FEW + len(self.inputs.codes) // _SHARE:
             return None
@@ -146,6 +146,7 @@ class LastFrame(msgspec.Struct, frozen=True, eq=False):
             self.same_daemons
             and _are_the_same(cluster.daemon_sets, own.cluster.daemon_sets)
             and settings.karpenter == own.settings.karpenter
+            and settings.rules == own.settings.rules
         )
 
     def tells_room(self, inputs: FrameInputs, daemons: DaemonTerms, width: int) -> bool:

@@ -1,8 +1,8 @@
 """Nodes as the scheduler sees them: Node and NodeClaim joined, with their effective labels, taints and room.
 
 A managed node that is not registered yet is seen through its NodeClaim; one that is not initialized is seen without its
-startup taints and other temporary ones. Decides whether a node is leaving (spec section 4, gate 2). Knows nothing of
-pods.
+startup taints and other temporary ones. Decides whether a node is leaving (docs/rules.md#gates, gate 2). Knows nothing
+of pods.
 """
 
 from collections.abc import Iterable, Mapping
@@ -45,9 +45,9 @@ class StateNode(msgspec.Struct, frozen=True):
     allocatable: Amounts
     capacity: Amounts
     renamed: bool
-    """Return whether the host name that its pods count for is another: until it registers it is known by its claim."""
+    """Whether its pods count for another host name than its own: until it registers, it goes by its claim's name."""
     unnamed: bool
-    """Return whether its Node says no host name."""
+    """Whether its Node has no label for the host name."""
 
     @property
     def managed(self) -> bool:
@@ -85,8 +85,10 @@ def pair_up(node: Node | None, claim: NodeClaim | None) -> Pair | None:
     return node, claim
 
 
-def state_node(node: Node | None, claim: NodeClaim | None, *, soft_closing: bool = True) -> StateNode:
-    """Return a node as the scheduler sees it; `soft_closing`: steering's soft taint is ignored (section 23)."""
+def state_node(
+    node: Node | None, claim: NodeClaim | None, *, soft_closing: bool = True, readiness_passes: bool = True
+) -> StateNode:
+    """Return a node as the scheduler sees it; `soft_closing`: ignore steering's soft taint (docs/rules.md#steering)."""
     node_labels = node.metadata.labels if node is not None else {}
     registered = claim is None or (node is not None and node_labels.get(names.REGISTERED_LABEL) == "true")
     initialized = claim is None or (node is not None and node_labels.get(names.INITIALIZED_LABEL) == "true")
@@ -94,7 +96,7 @@ def state_node(node: Node | None, claim: NodeClaim | None, *, soft_closing: bool
     assert seen is not None, "a state node has a Node or a NodeClaim"
     meta = seen.metadata
     hostname = meta.labels.get(names.HOSTNAME) or meta.name
-    taints = _taints(node, claim, registered=registered, initialized=initialized)
+    taints = _taints(node, claim, registered=registered, initialized=initialized, readiness=readiness_passes)
     return StateNode(
         node=node,
         claim=claim,
@@ -112,7 +114,9 @@ def state_node(node: Node | None, claim: NodeClaim | None, *, soft_closing: bool
     )
 
 
-def _taints(node: Node | None, claim: NodeClaim | None, *, registered: bool, initialized: bool) -> tuple[Taint, ...]:
+def _taints(
+    node: Node | None, claim: NodeClaim | None, *, registered: bool, initialized: bool, readiness: bool
+) -> tuple[Taint, ...]:
     if claim is None:
         return node.spec.taints if node is not None else ()
     taints = node.spec.taints if node is not None and registered else claim.spec.taints
@@ -120,7 +124,8 @@ def _taints(node: Node | None, claim: NodeClaim | None, *, registered: bool, ini
     if initialized and not rebooting:
         return taints
     startup = {(taint.key, taint.effect) for taint in claim.spec.startup_taints}
-    return tuple(taint for taint in taints if not _passes(taint) and (taint.key, taint.effect) not in startup)
+    passing = [taint for taint in taints if _passes(taint, readiness=readiness)]
+    return tuple(taint for taint in taints if taint not in passing and (taint.key, taint.effect) not in startup)
 
 
 def _without_closing(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
@@ -129,10 +134,10 @@ def _without_closing(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
     return tuple(taint for taint in taints if taint.key != names.CLOSING_TAINT)
 
 
-def _passes(taint: Taint) -> bool:
-    """Return whether the taint goes away by itself while the node starts."""
+def _passes(taint: Taint, *, readiness: bool) -> bool:
+    """Return whether the taint goes away by itself while the node starts; `readiness`: so do those of that prefix."""
     mark = (taint.key, taint.effect)
-    return mark in _PASSING or mark == _REBOOTING or taint.key.startswith(_PASSING_PREFIX)
+    return mark in _PASSING or mark == _REBOOTING or (readiness and taint.key.startswith(_PASSING_PREFIX))
 
 
 def _amounts(node: Node | None, claim: NodeClaim | None, field: str, *, initialized: bool) -> Amounts:
@@ -146,7 +151,7 @@ def _amounts(node: Node | None, claim: NodeClaim | None, field: str, *, initiali
 
 
 def why_leaving(state: StateNode, settings: Settings) -> str:
-    """Return why a node counts as leaving, in a few words; empty if it stays (spec section 4, gate 2)."""
+    """Return why a node counts as leaving, in a few words; empty if it stays (docs/rules.md#gates, gate 2)."""
     return MARKED if state.name in settings.marked_for_deletion_nodes else leaving_reason(state, settings)
 
 

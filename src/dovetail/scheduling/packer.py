@@ -25,7 +25,7 @@ _NONE: Final[frozenset[int]] = frozenset()
 
 
 class Packer:
-    """See the module."""
+    """Places the pods of one simulation, in the order that the module describes."""
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class Packer:
         self.count_all = frame.settings.rules.others_pods_count
         self.new_nodes_max = options.new_nodes_max
         self.launchable = options.launchable
+        self._preferences_open = options.preferences_open
         self.best_effort = frame.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
         self._counting = Counting(frame, self.removed, moving)
         self.states = self._counting.states
@@ -157,7 +158,7 @@ class Packer:
         return end - at
 
     def _end_of_lane(self, entries: Sequence[Entry], end: int, lane: Lane, left: Sequence[int]) -> int:
-        """Return how far the pods before `end` can be followed by others of their lane, with this room for all."""
+        """Return the end of the run of pods of the same lane, as many as there is room for."""
         lanes = self.lanes
         if end < len(entries) and lanes[entries[end].mark] is lane:
             last = min(len(entries), end - 1 + min(left[column] // amount for column, amount in lane.need))
@@ -172,6 +173,8 @@ class Packer:
         variant: Variant | None = self.frame.first(entry.cls)
         if variant is not None and variant.lost:
             return False
+        if not self._preferences_open and self._yields(entry, variant):
+            return True
         steady = True
         while variant is not None:
             try:
@@ -185,6 +188,18 @@ class Packer:
                 self._counting.activate(variant)
         if steady and self.rules.reservations is None:
             self._hopeless.add(mark)
+        return False
+
+    def _yields(self, entry: Entry, variant: Variant | None) -> bool:
+        """Place a pod on an existing node, giving up preferences before a new node is opened; False if none fits."""
+        while variant is not None:
+            node = self._find_node(variant, exempt=entry.exempt)
+            if node >= 0:
+                self._put_on_node(entry, variant, node)
+                return True
+            variant = variant.after
+            if variant is not None:
+                self._counting.activate(variant)
         return False
 
     def _add(self, entry: Entry, variant: Variant) -> bool:

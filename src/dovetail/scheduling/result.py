@@ -17,7 +17,7 @@ from dovetail.model.catalogue import InstanceType, Offering
 from dovetail.model.money import Money
 from dovetail.model.objects import Pod, SelectorRequirement, Taint
 
-# The order in which capacity types are launched (spec section 8; Karpenter launches a reservation, then spot).
+# The order in which capacity types are launched (docs/rules.md#price; Karpenter launches a reservation, then spot).
 CAPACITY_PRECEDENCE: Final = (names.RESERVED, names.SPOT, names.ON_DEMAND)
 
 
@@ -153,10 +153,16 @@ class NewNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 def worst_of(fitting: Sequence[Offering]) -> LaunchPrice | None:
     """Return the priciest offering of the capacity type that would launch: reserved, then spot, then on-demand."""
+    found = worst_offering(fitting)
+    return None if found is None else price_of(found)
+
+
+def worst_offering(fitting: Sequence[Offering]) -> Offering | None:
+    """Return the offering of `worst_of`."""
     for capacity_type in CAPACITY_PRECEDENCE:
         found = [o for o in fitting if o.capacity_type == capacity_type]
         if found:
-            return price_of(max(found, key=lambda o: (o.price, o.zone)))
+            return max(found, key=lambda o: (o.price, o.zone))
     return None
 
 
@@ -215,8 +221,8 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """The answer to "if these nodes were gone".
 
     `unplaced`: pods without any place. `uninitialized`: pods (not of leaving nodes) that would land on a node that is
-    not initialized yet; they count as not placed (spec section 5). `stopped_early`: the simulation ended as soon as
-    it was certain that more new nodes are needed than were allowed; lists then hold what was known by then.
+    not initialized yet; they count as not placed (docs/rules.md#methods). `stopped_early`: the simulation ended as soon
+    as it was certain that more new nodes are needed than were allowed; lists then hold what was known by then.
     `placements` and `uninitialized` are computed on first access: most simulations end in a refusal.
     """
 

@@ -1,8 +1,8 @@
 """Simulates the removal of nodes: where their pods would go, and what would have to be launched.
 
-Spec section 5, Simulation. `simulate(snapshot, candidates, ...)` places the candidates' pods, the pending pods and the
-pods of nodes that are already leaving. It never copies the snapshot; the same question gives the same answer. `decide`
-judges whether the answer is good enough and worth its price.
+See docs/rules.md#methods, Simulation. `simulate(snapshot, candidates, ...)` places the candidates' pods, the pending
+pods and the pods of nodes that are already leaving. It never copies the snapshot; the same question gives the same
+answer. `decide` judges whether the answer is good enough and worth its price.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from dovetail.scheduling.under_way import NOTHING_UNDER_WAY, Settled, UnderWay, 
 
 _by_key = attrgetter("key")
 _FEW = 4
-"""So many pods of leaving nodes are sooner placed than remembered."""
+"""Placing up to this many pods of leaving nodes is cheaper than caching their places."""
 TYPES_MAX = 600
 """How many instance types a launch may name; the cheapest stay (facts: TruncateInstanceTypes)."""
 
@@ -156,13 +156,15 @@ def _entries(snapshot: Snapshot, index: int, own: Container[int]) -> tuple[list[
         pod = snapshot.cluster.pods[place]
         if id(pod) in own:
             cls, flags = bindings.class_at(place), bindings.bits[place]
-            entries.append(Entry(pod, cls, exempt=filters.is_pending(pod), pending=False))
+            came = snapshot.moved_class(pod, cls)
+            entries.append(Entry(pod, came, exempt=filters.is_pending(pod), pending=False))
             moving.append((cls, index, flags))
     return entries, moving
 
 
 def _result(snapshot: Snapshot, candidates: tuple[int, ...], engine: Packer, pods_simulated: int) -> SimulationResult:
-    # By spec section 5 only the candidates' pods count; Karpenter also stops at those of nodes that leave anyway.
+    # By docs/rules.md#methods only the candidates' pods count; Karpenter also stops at those of nodes that leave
+    # anyway.
     lenient = not snapshot.settings.rules.others_pods_count
     unplaced = [
         Unplaced(pod=e.pod, forgiven=e.pending or (lenient and e.leaving), explain=explain(snapshot, engine, e))

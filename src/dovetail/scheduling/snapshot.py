@@ -17,6 +17,7 @@ import numpy as np
 from dovetail.model.cached import cached
 from dovetail.model.catalogue import Catalogue, InstanceType
 from dovetail.model.cluster import Cluster
+from dovetail.model.coming_size import GrownSize
 from dovetail.model.listing import Listing
 from dovetail.model.objects import NodePool, Pod
 from dovetail.model.settings import MinValuesPolicy, Settings
@@ -32,7 +33,7 @@ from dovetail.scheduling.launch.templates import usable_pools
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.bindings import Bindings
 from dovetail.scheduling.pods.classes import PodClass, PodRecord, SpecInfo, flags_of
-from dovetail.scheduling.pods.movers import MoverRegistry, Movers
+from dovetail.scheduling.pods.movers import ComingClasses, MoverRegistry, Movers
 from dovetail.scheduling.pods.pending import PendingPods
 from dovetail.scheduling.pods.surge import NO_SURGES, Surges
 from dovetail.scheduling.pods.validation import why_ignored
@@ -57,12 +58,13 @@ class Snapshot:
         settings: Settings,
         now: datetime,
         previous: "Snapshot | None" = None,
+        grown: Mapping[str, GrownSize] | None = None,
     ) -> None:
         self.cluster = cluster
         self.settings = settings
         self.now = now
         self.surroundings: Surroundings = surroundings_of(
-            cluster, catalogue, settings, None if previous is None else previous.surroundings
+            cluster, catalogue, settings, None if previous is None else previous.surroundings, grown or {}
         )
         self.catalogue = self.surroundings.catalogue
         if previous is not None and (previous.is_bloated or self._must_start_afresh(previous)):
@@ -82,12 +84,18 @@ class Snapshot:
         self._virtual_classes: tuple[PodClass, ...] = tuple(
             self._memory.classes.class_of(pod, info) for pod, info in virtual
         )
+        sizes = self.surroundings.coming
+        self._coming: ComingClasses | None = None
+        if sizes:
+            self._coming = ComingClasses(sizes, self._memory.classes, cluster.pods, self.bindings)
         self._read_nodes(previous)
         self._read_bindings(previous)
         self._last: LastFrame | None = self._followed(previous)
         known: MoverRegistry | None = previous._movers if previous is not None else None
         self.surges = Surges.build(cluster) if settings.rules.surges else NO_SURGES
-        self._movers: MoverRegistry = MoverRegistry(cluster.pdbs, self._memory.classes.keys, known, self.surges.owners)
+        self._movers: MoverRegistry = MoverRegistry(
+            cluster.pdbs, self._memory.classes.keys, known, self.surges.owners, self._coming
+        )
         self._movers.keep_only(self.rows.names)
 
     @staticmethod
@@ -97,9 +105,13 @@ class Snapshot:
         settings: Settings,
         now: datetime,
         previous: "Snapshot | None" = None,
+        grown: Mapping[str, GrownSize] | None = None,
     ) -> "Snapshot":
-        """Build the snapshot of a cluster; with the `previous`, latest one, only what changed is read."""
-        return Snapshot(cluster, catalogue, settings, now, previous)
+        """Build the snapshot of a cluster; with the `previous`, latest one, only what changed is read.
+
+        `grown`: the sizes with which pods of some owners (by uid) came back lately.
+        """
+        return Snapshot(cluster, catalogue, settings, now, previous, grown)
 
     @property
     def is_bloated(self) -> bool:
@@ -190,6 +202,16 @@ class Snapshot:
         """Return an instance type as a pool sees it; None if the catalogue has none of that name."""
         return self._memory.machines.kind_of(name, pool)
 
+    def unknown_labels(self, pool: NodePool) -> tuple[str, ...]:
+        """Return the labels of the cloud that a pool requires and nothing has, where that keeps it from launching."""
+        if not self.settings.rules.unknown_cloud_labels_bar:
+            return ()
+        return self._memory.unmet.of(pool, self._memory.machines).labels
+
+    def has_no_type(self, pool: NodePool) -> bool:
+        """Return whether the requirements of a pool leave none of the catalogue's types."""
+        return self._memory.unmet.of(pool, self._memory.machines).no_type
+
     @property
     def lineage(self) -> object:
         """Return a token that changes if specs are renumbered or other pods of a node would move."""
@@ -247,7 +269,7 @@ class Snapshot:
     @cached
     def storage(self) -> Storage:
         """Return the claims, volumes and storage classes."""
-        return Storage(self.cluster)
+        return Storage(self.cluster, self.settings.rules)
 
     @cached
     def leaving_movers(self) -> tuple[tuple[int, Movers], ...]:
@@ -342,7 +364,7 @@ class Snapshot:
             staying=self.staying,
             joined=np.frombuffer(self.rows.has_node, dtype=np.bool_),
             moving=[(index, movers.at) for index, movers in self.leaving_movers],
-            virtual=[cls.id for cls in self._virtual_classes],
+            virtual=[*(cls.id for cls in self._virtual_classes), *(self._coming.ids() if self._coming else ())],
         )
 
     def _followed(self, previous: "Snapshot | None") -> LastFrame | None:
@@ -364,7 +386,7 @@ class Snapshot:
 
     def _compile(self, inputs: FrameInputs) -> Frame:
         memory, columns = self._memory, inputs.columns
-        pools = usable_pools(self.cluster.node_pools)
+        pools = [pool for pool in usable_pools(self.cluster.node_pools) if not self.unknown_labels(pool)]
         for name in [name for daemon in self._daemons() for name in daemon.requests]:
             memory.resources.column_of(name)
         memory.machines.widen(len(memory.resources.names))
@@ -373,8 +395,8 @@ class Snapshot:
             memory.machines,
             self._daemons(),
             memory.resources,
-            sticky=self.settings.rules.sticky_daemons,
             best_effort=self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT,
+            rules=self.settings.rules,
         )
         room = free_room(inputs, terms, memory, self._last)
         room.flags.writeable = False  # the next frame takes rows of it
@@ -403,8 +425,12 @@ class Snapshot:
         memory, cluster, last = self._memory, self.cluster, self._last
         if last is not None and last.tells_daemons(cluster, self.settings):
             return last.frame.daemons.daemons
-        newest = self.bindings.newest_daemons
-        return memory.daemons.of(cluster.daemon_sets, newest, ignore_claims=self.settings.karpenter.ignores_dra)
+        return memory.daemons.of(
+            cluster.daemon_sets,
+            self.bindings.newest_daemons,
+            ignore_claims=self.settings.karpenter.ignores_dra,
+            resizes_count=self.settings.rules.resizes_count,
+        )
 
     @cached
     def _limits(self) -> PoolLimits:
@@ -420,3 +446,7 @@ class Snapshot:
     def class_of(self, pod: Pod) -> PodClass:
         """Return the class of a pod."""
         return self.record(pod)[0]
+
+    def moved_class(self, pod: Pod, own: PodClass) -> PodClass:
+        """Return the class of a pod when it has been moved."""
+        return own if self._coming is None else self._coming.of(pod, own)

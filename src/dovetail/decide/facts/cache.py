@@ -1,8 +1,8 @@
-"""Caches what a round read about each node: the sums over its pods and its facts, and owns the roster of all nodes.
+"""Caches what a round read about each node: the sums over its pods and its facts.
 
 Objects are immutable, so results from the same objects are the same. What PDBs refuse is kept apart (`vetoes`).
 Results that depend on time are kept until they expire, or not at all. The cache never changes an answer. Sits in
-decide, above facts and pod_sums, below reading and the context.
+decide, above facts and pod_sums, below reading and the scene.
 """
 
 from collections.abc import Mapping
@@ -11,13 +11,14 @@ from datetime import datetime
 
 import msgspec
 
+from dovetail.decide.billing import MarginalFacts
 from dovetail.decide.facts.drainability import Guards, pdb_key
-from dovetail.decide.facts.lineup import Lineup
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.pod_sums import PodSums
-from dovetail.decide.facts.roster import Roster
 from dovetail.decide.facts.vetoes import KeptVetoes
-from dovetail.decide.in_flight import LeavingNode
+from dovetail.decide.facts.victims import Victims
+from dovetail.decide.gates.table import GateTable
+from dovetail.decide.in_flight import LeavingNode, Resting
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.listing import keys_changed
 from dovetail.model.objects import NodePool, Pod
@@ -29,10 +30,19 @@ from dovetail.scheduling.pods.surge import NO_SURGES, Owner
 from dovetail.scheduling.reading.rows import Edits, NodeRows
 from dovetail.scheduling.snapshot import Snapshot
 
-Inputs = tuple[StateNode, PodSums, NodePool | None, DisruptionPolicy | None, LeavingNode | None, bool, datetime | None]
-"""All that the facts of a node are read off, but for settings, catalogue and the time.
+Inputs = tuple[
+    StateNode,
+    PodSums,
+    NodePool | None,
+    DisruptionPolicy | None,
+    LeavingNode | None,
+    Resting | None,
+    bool,
+    datetime | None,
+]
+"""Everything that a node's facts depend on, except settings, catalogue and time.
 
-The last two: is it nominated, and the last pod event that Dovetail saw itself.
+The last three: does it back off, is it nominated, and the last pod event that Dovetail saw itself.
 """
 
 
@@ -46,6 +56,7 @@ def _same(one: Inputs, other: Inputs) -> bool:
         and (one[4] is other[4] or one[4] == other[4])
         and one[5] == other[5]
         and one[6] == other[6]
+        and one[7] == other[7]
     )
 
 
@@ -68,14 +79,15 @@ class _Node(msgspec.Struct, frozen=True, eq=False):
 class Reading(msgspec.Struct, frozen=True, eq=False):
     """The inputs of all facts: the mark of the snapshot, pools, and planned nodes.
 
-    `leaving`: the nodes that commands remove. `nominated`: nodes and claims that pods are expected on. `events`: the
-    last pod events that Dovetail saw itself, by node.
+    `leaving`: the nodes that commands remove. `resting`: those that back off. `nominated`: nodes and claims that pods
+    are expected on. `events`: the last pod events that Dovetail saw itself, by node.
     """
 
     mark: object
     pools: Mapping[str, NodePool]
     policies: Mapping[str, DisruptionPolicy]
     leaving: Mapping[str, LeavingNode]
+    resting: Mapping[str, Resting]
     nominated: frozenset[str]
     events: Mapping[str, datetime]
 
@@ -84,20 +96,20 @@ class Reading(msgspec.Struct, frozen=True, eq=False):
         return _are_the_same(self.pools, before.pools) and _are_the_same(self.policies, before.policies)
 
     def planned_otherwise(self, before: "Reading") -> set[str]:
-        """Return the nodes and claims that commands do something else with, or whose last pod event is another."""
+        """Return the nodes and claims whose part in commands, or whose last pod event, has changed."""
         leaving = before.leaving
         changed = {name for name, entry in self.leaving.items() if leaving.get(name) != entry}
         changed.update(leaving.keys() - self.leaving.keys(), self.nominated ^ before.nominated)
-        changed.update(keys_changed(before.events, self.events))
+        changed.update(keys_changed(before.events, self.events), keys_changed(before.resting, self.resting))
         return changed
 
 
 class LastReading(msgspec.Struct, frozen=True, eq=False):
-    """What was read last: the facts in the order of the snapshot, and all nodes by name, if the scheduler sees all."""
+    """What was read last: the facts in the order of the snapshot; `has_unseen`: there were more nodes."""
 
     reading: Reading
     facts: list[NodeFacts]
-    lineup: Lineup | None
+    has_unseen: bool
 
 
 def _are_the_same(some: Mapping[str, object], others: Mapping[str, object]) -> bool:
@@ -105,9 +117,10 @@ def _are_the_same(some: Mapping[str, object], others: Mapping[str, object]) -> b
 
 
 class FactsCache:
-    """The cached results by node, and the indexed PDBs. `Decider` owns it."""
+    """The cached results by node, and the indexed PDBs. `Memory` owns it. `keeps`: false if no other round follows."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps: bool = True) -> None:
+        self.keeps = keeps
         self._sums: dict[str, _Sums] = {}
         self._timed: dict[str, ProtectionSpan] = {}
         self._nodes: dict[str, _Node] = {}
@@ -119,22 +132,26 @@ class FactsCache:
         self._last: LastReading | None = None
         self.guards = Guards(())
         self.vetoes = KeptVetoes()
-        self.roster = Roster()
+        self.marginal = MarginalFacts()
+        self.victims = Victims()
+        self.table = GateTable()
 
     def look_at(self, snapshot: Snapshot, settings: Settings) -> None:
         """Forget nodes that are gone, and nodes with pods whose PDBs changed.
 
         Also nodes on which a do-not-disrupt has expired since, and all if other Deployments surge. Where PDBs only
-        started or stopped refusing evictions, note that for whoever asks about vetoes.
+        started or stopped refusing evictions, note that for the vetoes.
         """
         catalogue = snapshot.catalogue
-        if settings.ties:
-            settings = replace(settings, ties=0)  # random ties in simulations don't change facts
+        if settings.ties or settings.nominated_nodes:
+            # Random ties in simulations don't change facts; nominated nodes are compared node by node (`Reading`).
+            settings = replace(settings, ties=0, nominated_nodes=())
         same = settings is self._settings or settings == self._settings
         if not same or catalogue is not self._catalogue:
-            self._nodes, self._last, self.roster = {}, None, Roster()
-            if self._settings is None or settings.karpenter != self._settings.karpenter:
+            self._nodes, self._last, self.victims, self.table = {}, None, Victims(), GateTable()
+            if self._settings is None or _counts_otherwise(settings, self._settings):
                 self._drop_all_sums()
+                self.guards = Guards((), durations=settings.rules.protection_durations)
         self._settings, self._catalogue = settings, catalogue
         self.guards, found = self.guards.renewed(snapshot.cluster.pdbs)
         for name in self._gone(snapshot):
@@ -209,15 +226,20 @@ class FactsCache:
         index, name_of_claim = snapshot.index, snapshot.rows.name_of_claim
         others = reading.planned_otherwise(last.reading)
         others.update([name_of_claim[name] for name in others if name in name_of_claim])
-        coming = [snapshot.rows.names[place] for place in edits.new]  # these are read anyhow
+        coming = [snapshot.rows.names[place] for place in edits.new]  # these are read anyway
         for kept in (self._sums, self._nodes):
             if len(kept) + sum(name not in kept for name in coming) != len(index):
                 others.update(index.keys() - kept.keys())
         return last, edits, changed.union([index[name] for name in others if name in index])
 
-    def keep_reading(self, reading: Reading, facts: list[NodeFacts], lineup: Lineup | None) -> None:
-        """Cache all facts for the next round; `lineup`: all nodes by name, if the scheduler sees all of them."""
-        self._last = LastReading(reading, facts, lineup)
+    @property
+    def has_unseen(self) -> bool:
+        """Return whether the last reading had nodes that the scheduler does not see."""
+        return self._last is not None and self._last.has_unseen
+
+    def keep_reading(self, reading: Reading, facts: list[NodeFacts], *, has_unseen: bool) -> None:
+        """Cache all facts for the next round."""
+        self._last = LastReading(reading, facts, has_unseen)
 
     def facts_of(self, inputs: Inputs) -> NodeFacts | None:
         """Return the facts cached for the same inputs, or None."""
@@ -227,7 +249,7 @@ class FactsCache:
     def facts_but_for_pods(self, inputs: Inputs) -> NodeFacts | None:
         """Return the facts cached for the same inputs, whatever pods the node has; None: something else changed too."""
         known = self._nodes.get(inputs[0].name)
-        if known is None or not _same((inputs[0], known.inputs[1], *inputs[2:6], known.inputs[6]), known.inputs):
+        if known is None or not _same((inputs[0], known.inputs[1], *inputs[2:7], known.inputs[7]), known.inputs):
             return None
         return known.facts
 
@@ -238,3 +260,8 @@ class FactsCache:
             self._nodes.pop(facts.name, None)
         else:
             self._nodes[facts.name] = _Node(inputs, facts)
+
+
+def _counts_otherwise(settings: Settings, before: Settings) -> bool:
+    """Return whether pods count differently than under earlier settings."""
+    return settings.karpenter != before.karpenter or settings.rules != before.rules

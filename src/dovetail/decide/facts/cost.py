@@ -1,7 +1,7 @@
 """The cost of disruption: eviction cost of a pod, disruption cost of a node, exact.
 
-Spec section 3; savings-threshold, Context. A pod's cost is a whole number of 2^-27, because both divisors of the
-formula are powers of two; so sums are exact integers and a node's cost is an exact fraction. The profile
+See docs/rules.md#cost; savings-threshold, Context. A pod's cost is a whole number of 2^-27, because both divisors of
+the formula are powers of two; so sums are exact integers and a node's cost is an exact fraction. The profile
 `karpenter-1.15` repeats Karpenter's own two costs and its float arithmetic. Knows nothing of prices and pools. Sits in
 decide, at the bottom.
 """
@@ -12,15 +12,17 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from dovetail.model import names
 from dovetail.model.objects import Pod
+from dovetail.model.rules import Rules
 
 UNIT: Final = 1 << 27
 """One pod of default priority, in the unit of eviction costs."""
 _LIMIT: Final = 10 * UNIT
 _INT32: Final = re.compile(r"[+-]?[0-9]+")  # what Go's ParseInt reads in base 10
+_NUMBER: Final = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?|inf|infinity)", re.IGNORECASE)
 MICROSECOND: Final = timedelta(microseconds=1)
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -33,40 +35,66 @@ def _int32(text: str) -> int | None:
     return number if -(1 << 31) <= number < (1 << 31) else None
 
 
-_OWN_ONLY: Final = (names.DISRUPTION_COST,)
-_BOTH: Final = (names.DISRUPTION_COST, names.POD_DELETION_COST)
+@lru_cache(maxsize=1024)
+def _any_number(text: str) -> int | None:
+    """Read what Go's ParseFloat reads, rounded to the unit of eviction costs; None: it is not a number."""
+    if not _NUMBER.fullmatch(text):
+        return None
+    return round(max(-4.0 * _LIMIT, min(4.0 * _LIMIT, float(text))))
 
 
-def deletion_cost(annotations: Mapping[str, str], *, ranked: bool = False) -> tuple[int, str | None]:
-    """Read the deletion cost of a pod: the number, and the value that could not be read, if any.
+class CostReading(NamedTuple):
+    """How a pod's annotations state its cost.
+
+    `keys`: the annotations that are read, the first one wins. `fractional`: any number counts, not only an integer.
+    """
+
+    keys: tuple[str, ...] = (names.DISRUPTION_COST, names.POD_DELETION_COST)
+    fractional: bool = False
+
+
+ORDINARY: Final = CostReading()
+
+
+def cost_reading(rules: Rules, *, ranked: bool) -> CostReading:
+    """Return how costs are read.
 
     `ranked`: Karpenter writes its own ranks as pod deletion costs (gate PodDeletionCostManagement); those are not
-    costs. Neither is a value that Dovetail wrote for steering (section 23). Karpenter's own annotation wins. If its
-    value is unreadable it counts as 0, as in Karpenter, and a warning says so.
+    costs.
+    """
+    own = (names.DISRUPTION_COST,) if rules.cost_annotation else ()
+    return CostReading((*own, *(() if ranked else (names.POD_DELETION_COST,))), rules.fractional_costs)
+
+
+def deletion_cost(annotations: Mapping[str, str], reading: CostReading = ORDINARY) -> tuple[int, str | None]:
+    """Read the deletion cost of a pod: the number, and the value that could not be read, if any.
+
+    A value that Dovetail wrote for steering (docs/rules.md#steering) is no cost. If a value is unreadable it counts as
+    0, as in Karpenter, and a warning says so.
     """
     steered = annotations.get(names.STEERING_MARK)
-    for key in _OWN_ONLY if ranked else _BOTH:
+    for key in reading.keys:
         text = annotations.get(key)
         if text is not None and (steered is None or text != steered or key != names.POD_DELETION_COST):
-            number = _int32(text)
+            number = _any_number(text) if reading.fractional else _int32(text)
             return (0, f"{key}: {text!r}") if number is None else (number, None)
     return 0, None
 
 
-def eviction_cost(pod: Pod, *, ranked: bool = False) -> int:
-    """Return the eviction cost of the pod, in units of 2^-27, from -10 to 10 pods (spec section 3)."""
+def eviction_cost(pod: Pod, reading: CostReading = ORDINARY) -> int:
+    """Return the eviction cost of the pod, in units of 2^-27, from -10 to 10 pods (docs/rules.md#cost)."""
     annotations = pod.metadata.annotations
     priority = pod.spec.priority
     if not annotations and not priority:
         return UNIT
-    extra = deletion_cost(annotations, ranked=ranked)[0] if annotations else 0
+    extra = deletion_cost(annotations, reading)[0] if annotations else 0
     cost = UNIT + extra + (priority or 0) * 4  # 2^27 / 2^25
     return cost if -_LIMIT <= cost <= _LIMIT else max(-_LIMIT, min(_LIMIT, cost))
 
 
-def unreadable_cost(pod: Pod, *, ranked: bool = False) -> str | None:
+def unreadable_cost(pod: Pod, reading: CostReading = ORDINARY) -> str | None:
     """Return the deletion cost that is not a 32-bit integer and therefore ignored."""
-    return deletion_cost(pod.metadata.annotations, ranked=ranked)[1] if pod.metadata.annotations else None
+    return deletion_cost(pod.metadata.annotations, reading)[1] if pod.metadata.annotations else None
 
 
 def lifetime_remaining(expire_after: int | None, created: datetime | None, now: datetime) -> Fraction:

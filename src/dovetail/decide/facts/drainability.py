@@ -1,8 +1,8 @@
 """May the pods of a node be evicted? do-not-disrupt on pods, and PodDisruptionBudgets.
 
-Spec section 4, gate 6; what the seeds leave to Karpenter is as in Karpenter v1.15: any active pod may veto with its
-annotation, DaemonSet and mirror pods too; PDBs apply to pods that would be evicted. Each veto is a value that names the
-pod and the PDB. Knows nothing of budgets or savings. Sits in decide, at the bottom.
+See docs/rules.md#gates, gate 6; what the designs leave open is as in Karpenter v1.15: any active pod may veto
+with its annotation, DaemonSet and mirror pods too; PDBs apply to pods that would be evicted. Each veto is a value that
+names the pod and the PDB. Knows nothing of budgets or savings. Sits in decide, at the bottom.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,17 +37,18 @@ class PdbVeto(msgspec.Struct, frozen=True, kw_only=True):
     allowed: int = 0
 
 
-def protection(pod: Pod, now: datetime) -> Protection | None:
+def protection(pod: Pod, now: datetime, *, durations: bool = True) -> Protection | None:
     """Return its do-not-disrupt if it is active: "true", or a positive duration from its start that has not passed.
 
-    A pod that has not started yet is protected; an unreadable value protects nothing (`unreadable_protection`).
+    `durations`: whether a duration counts, as in Karpenter v1.12 and later. A pod that has not started yet is
+    protected; an unreadable value protects nothing (`unreadable_protection`).
     """
     value = pod.metadata.annotations.get(names.DO_NOT_DISRUPT)
     if value is None or not is_active(pod):
         return None
     if value == "true":
         return Protection(pod=pod, value=value)
-    span = _positive_span(value)
+    span = _positive_span(value) if durations else None
     if span is None:
         return None
     if pod.status.start_time is None:
@@ -56,12 +57,12 @@ def protection(pod: Pod, now: datetime) -> Protection | None:
     return Protection(pod=pod, value=value, until=until) if now < until else None
 
 
-def unreadable_protection(pod: Pod) -> str | None:
+def unreadable_protection(pod: Pod, *, durations: bool = True) -> str | None:
     """Return the do-not-disrupt value that is neither "true" nor a positive duration and so protects nothing."""
     value = pod.metadata.annotations.get(names.DO_NOT_DISRUPT)
     if value is None or value in ("true", "false"):
         return None
-    return value if _positive_span(value) is None else None
+    return value if not durations or _positive_span(value) is None else None
 
 
 def _positive_span(text: str) -> int | None:
@@ -87,7 +88,8 @@ class Guards:
     A PDB that requires no label is found by the empty label, which no pod has: the value of that is None.
     """
 
-    def __init__(self, pdbs: Sequence[PodDisruptionBudget]) -> None:
+    def __init__(self, pdbs: Sequence[PodDisruptionBudget], *, durations: bool = True) -> None:
+        self.durations = durations
         self._by_label: dict[str, dict[str, dict[str | None, list[_Guard]]]] = {}
         for pdb in pdbs:
             self._add(pdb)
@@ -115,7 +117,7 @@ class Guards:
         """Return the guards of newer PDBs, and what changed; if that is only status, compiled selectors are kept."""
         found = _compare(self._pdbs, pdbs)
         if found.namespaces:
-            return Guards(pdbs), found
+            return Guards(pdbs, durations=self.durations), found
         if pdbs is self._pdbs:
             return self, found
         other = copy(self)
@@ -174,7 +176,7 @@ class Guards:
         if not self.might_refuse(pod):
             return None
         found = self.matching(pod)
-        if not found or (len(found) == 1 and self._allowed[found[0].key] != 0) or not _would_be_evicted(pod, now):
+        if not found or (len(found) == 1 and self._allowed[found[0].key] != 0) or not self._would_be_evicted(pod, now):
             return None
         if len(found) > 1:
             return PdbVeto(pod=pod, pdbs=tuple(guard.key for guard in found))
@@ -182,6 +184,12 @@ class Guards:
         if guard.spares_unready and any(c.type == "Ready" and c.status == "False" for c in pod.status.conditions):
             return None
         return PdbVeto(pod=pod, pdbs=(guard.key,), allowed=0)
+
+    def _would_be_evicted(self, pod: Pod, now: datetime) -> bool:
+        """Return whether draining the node would call the eviction API for this pod."""
+        if not is_active(pod) or tolerates_disruption(pod) or is_mirror(pod):
+            return False
+        return protection(pod, now, durations=self.durations) is None
 
 
 def pdb_key(pdb: PodDisruptionBudget) -> str:
@@ -213,8 +221,3 @@ def _compare(before: Sequence[PodDisruptionBudget], after: Sequence[PodDisruptio
             turned.append(pdb)
     namespaces.update(pdb.metadata.namespace for pdb in old.values())
     return PdbChanges(new, namespaces, turned)
-
-
-def _would_be_evicted(pod: Pod, now: datetime) -> bool:
-    """Return whether draining the node would call the eviction API for this pod."""
-    return is_active(pod) and not tolerates_disruption(pod) and not is_mirror(pod) and protection(pod, now) is None

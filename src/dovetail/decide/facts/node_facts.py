@@ -4,24 +4,28 @@ Decides nothing: gates, budgets and methods read it. Built from the snapshot's o
 in decide, at the bottom.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
 
 import msgspec
 
+from dovetail.api.drift import will_drift
 from dovetail.api.pod_windows import PodWindow
 from dovetail.api.pool_marks import Pause, read_pause
+from dovetail.api.roll_request import RollRequest
 from dovetail.decide.facts import cost
 from dovetail.decide.facts.drainability import Protection
+from dovetail.decide.in_flight import Resting
 from dovetail.model import names
 from dovetail.model.cached import cached
 from dovetail.model.money import Money
-from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition
+from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition, is_true
 from dovetail.model.policies.controls import RepairRule
 from dovetail.model.policies.policy import DisruptionPolicy
-from dovetail.model.timing.duration import DurationError, later, parse_go_duration, parse_simple
+from dovetail.model.timing.duration import DAY, HOUR, NEVER, DurationError, later, parse_go_duration, parse_simple
+from dovetail.scheduling.pods.requests import amounts, spec_requests
 from dovetail.scheduling.pods.surge import Surge
 
 
@@ -39,10 +43,33 @@ def read_expiry(text: str | None) -> int | None:
             return None
 
 
+def retirement_age(pools: int | None, own: int | None, lead: int | None) -> int | None:
+    """Return the age at which a node counts as expired; None: it never does.
+
+    The earlier of two: its pool's expireAfter, and the lead before that of its NodeClaim, at which Karpenter ends it by
+    force. The usual lead is a day, or a tenth of a shorter life; so is one that would leave no life at all.
+    """
+    if own is not None:
+        usual = min(DAY, own // 10)
+        own = max(0, own - (usual if lead is None or lead >= own else lead))
+    return min((age for age in (pools, own) if age is not None), default=None)
+
+
 @lru_cache(maxsize=1 << 10)
 def is_length(text: str) -> bool:
     """Return whether a NodeClaim's duration can be read; `Never` can't."""
     return read_expiry(text) is not None
+
+
+def odd_spans(claim: NodeClaim) -> list[tuple[str, str]]:
+    """Return the durations of a NodeClaim that can't be read: the fields and their values."""
+    life, grace = claim.spec.expire_after, claim.spec.termination_grace_period
+    found = []
+    if life is not None and life != NEVER and not is_length(life):
+        found.append(("expireAfter", life))
+    if grace is not None and not is_length(grace):
+        found.append(("terminationGracePeriod", grace))
+    return found
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +80,7 @@ class Timer(msgspec.Struct, frozen=True, kw_only=True):
     until: datetime
 
     def running(self, now: datetime) -> bool:
-        """Return whether it is still running: `now - since < period`; it ends when they are equal (spec section 2)."""
+        """Return whether it is still running: `now - since < period`; equal is over (docs/rules.md#timers)."""
         return now < self.until
 
 
@@ -66,7 +93,11 @@ class Sickness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """One node (or NodeClaim without a node). Valid while its objects are the same: nothing depends on the time."""
+    """One node (or NodeClaim without a node). Valid while its objects are the same: nothing depends on the time.
+
+    `expire_after`: its life, by which its disruption cost falls; `retires_after`: the age from which on it counts as
+    expired.
+    """
 
     name: str
     node: Node | None
@@ -85,6 +116,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     drifted_since: datetime | None
     last_event: datetime | None
     expire_after: int | None
+    retires_after: int | None
     instance_type: str
     zone: str
     capacity_type: str
@@ -104,10 +136,15 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     claiming: Pod | None = None
     """A pod that would move and has resource claims."""
     rebooting: bool = False
+    resting: Resting | None = None
     pod_windows: tuple[tuple[Pod, PodWindow], ...] = ()
-    """Pods that would move and may only do so in a window of their own (spec section 18)."""
+    """Pods that would move and may only do so in a window of their own (docs/rules.md#pod-windows)."""
+    roll: RollRequest | None = None
+    """The request of a person to replace it; it counts as drifted since then."""
+    list_price: Money | None = None
+    """Its price if no commitment covered it, where `price` is what its going saves; None: `price`."""
     surges: tuple[tuple[Pod, Surge], ...] = ()
-    """Deployments that move by their own rolling update, each with a pod that is here (spec section 20)."""
+    """Deployments that move by their own rolling update, each with a pod that is here (docs/rules.md#surge)."""
 
     def timer(self, period: int | None) -> Timer | None:
         """Return a timer started by its last pod event; None if there is no timer or no known event."""
@@ -129,27 +166,6 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return None if policy is None or policy.static else self.timer(policy.grace_period)
 
     @cached
-    def turns(self) -> tuple[datetime, ...]:
-        """Return when time alone changes what may be done with it: timers and do-not-disrupt, but not its expiry."""
-        if self.policy is None:
-            return ()
-        times = [timer.until for timer in (self.consolidate_after, self.grace_period) if timer is not None]
-        if self.protection is not None and self.protection.until is not None:
-            times.append(self.protection.until)
-        if self.old_enough_at is not None:
-            times.append(self.old_enough_at)
-        if self.pause is not None and self.pause.until is not None:
-            times.append(self.pause.until)
-        if self.sickness is not None:
-            times.append(self.sickness.due)
-        return tuple(times)
-
-    def window_edges(self, now: datetime) -> tuple[datetime, ...]:
-        """Return when the windows of its pods next open or close."""
-        edges = (entry.window.next_change(now) for _, entry in self.pod_windows if entry.window is not None)
-        return tuple(at for at in edges if at is not None)
-
-    @cached
     def old_enough_at(self) -> datetime | None:
         """Return when it reaches its pool's minNodeAge; None: there is none."""
         age = None if self.policy is None else self.policy.min_node_age
@@ -157,7 +173,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached
     def sickness(self) -> Sickness | None:
-        """Return the first condition to repair (spec section 19); None: it is healthy."""
+        """Return the first condition to repair (docs/rules.md#repair); None: it is healthy."""
         rules = () if self.policy is None else self.policy.repair
         if not rules or self.node is None:
             return None
@@ -175,11 +191,6 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return None if self.pool is None else read_pause(self.pool)
 
     @cached
-    def times(self) -> tuple[datetime, ...]:
-        """Return `turns` and its expiry."""
-        return self.turns if self.expires_at is None or self.policy is None else (*self.turns, self.expires_at)
-
-    @cached
     def hidden_until(self) -> datetime | None:
         """Return when its grace period ends."""
         return None if self.grace_period is None else self.grace_period.until
@@ -193,7 +204,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached
     def counted(self) -> bool:
-        """Return whether budgets count it: managed, initialized, its instance not terminating (spec section 7).
+        """Return whether budgets count it: managed, initialized, its instance not terminating (docs/rules.md#budgets).
 
         A node that Karpenter is rebooting counts although it is not initialized meanwhile.
         """
@@ -201,13 +212,25 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached
     def used(self) -> bool:
-        """Return whether it uses up budget: it is leaving, rebooting or not ready (spec section 7)."""
+        """Return whether it uses up budget: it is leaving, rebooting or not ready (docs/rules.md#budgets)."""
         return bool(self.marked) or self.rebooting or not self.ready
 
     @property
     def drifted(self) -> bool:
-        """Return whether its condition Drifted is True."""
+        """Return whether its condition Drifted is True, or a person asked to replace it."""
         return self.drifted_since is not None
+
+    @property
+    def found_drifted(self) -> bool:
+        """Return whether Karpenter found that it has drifted."""
+        return self.claim is not None and is_true(self.claim.status.conditions, names.CONDITION_DRIFTED)
+
+    @cached
+    def will_drift(self) -> bool:
+        """Return whether Karpenter has not found yet that it has drifted, but will (`api.drift`)."""
+        if self.claim is None or self.pool is None or self.found_drifted:
+            return False
+        return will_drift(self.pool, self.claim)
 
     @cached
     def created(self) -> datetime | None:
@@ -216,17 +239,23 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached
     def expires_at(self) -> datetime | None:
-        """Return when it expires; None: never."""
-        if self.expire_after is None or self.created is None:
+        """Return from when on it counts as expired (docs/rules.md#expiry); None: never."""
+        if self.retires_after is None or self.created is None:
             return None
-        return later(self.created, self.expire_after)
+        return later(self.created, self.retires_after)
+
+    @cached
+    def forced_at(self) -> datetime | None:
+        """Return when Karpenter ends it by force; None: never."""
+        own = None if self.claim is None else read_expiry(self.claim.spec.expire_after)
+        return None if own is None or self.created is None else later(self.created, own)
 
     def remaining(self, now: datetime) -> Fraction:
         """Return the remaining share of its lifetime."""
         return cost.lifetime_remaining(self.expire_after, self.created, now)
 
     def disruption_cost(self, now: datetime) -> Fraction:
-        """Return the exact disruption cost (spec section 3)."""
+        """Return the exact disruption cost (docs/rules.md#cost)."""
         return Fraction(*cost.node_cost(self.pod_costs, self.expire_after, self.created, now))
 
     def required_savings(self, now: datetime) -> tuple[int, int]:
@@ -239,25 +268,75 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
         return self.policy.savings_threshold * amount, unit
 
-    def asked_waste(self, now: datetime) -> Fraction | None:
-        """Return the waste after which it may go for less than its threshold; None: never (section 22).
+    def asked_waste(self, now: datetime) -> tuple[int, int] | None:
+        """Return the waste, as a ratio, that lets it go for less than its threshold; None: never (docs/rules.md#waste).
 
         Its pool's disruptionPrice x its disruption cost.
         """
         if self.policy is None or self.policy.disruption_price is None or self.policy.static:
             return None
         amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
-        return Fraction(self.policy.disruption_price * amount, unit)
+        return self.policy.disruption_price * amount, unit
 
-    @property
+    def restarts_worth(self, now: datetime) -> tuple[int, int]:
+        """Return what the restarts of its pods are worth to its pool, as a ratio: restartPrice x disruption cost.
+
+        A price that is a time counts for each pod as so much of its own share of this node's price, which
+        commitments don't change (docs/rules.md#one-price).
+        """
+        price = None if self.policy is None else self.policy.restart_price
+        if price is None:
+            return 0, 1
+        amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
+        if not price.time:
+            return price.dollars * amount, unit
+        share = self.mover_share
+        paid = self.price if self.list_price is None else self.list_price
+        return price.time * paid * amount * share.numerator, HOUR * unit * share.denominator
+
+    @cached
+    def mover_share(self) -> Fraction:
+        """Return the share of this node that a unit of its pods' cost takes, on average over that cost.
+
+        A pod's share is the larger of its shares of CPU and memory.
+        """
+        room = {} if self.node is None else amounts(self.node.status.allocatable)
+        whole = {name: room[name] for name in ("cpu", "memory") if room.get(name, 0) > 0}
+        taken, costs = Fraction(0), 0
+        for pod in self.reschedulable:
+            asks, own = spec_requests(pod.spec), max(0, cost.eviction_cost(pod))
+            taken += own * max((Fraction(asks.get(name, 0), size) for name, size in whole.items()), default=Fraction(0))
+            costs += own
+        return taken / costs if costs else Fraction(0)
+
+    @cached
+    def steered_since(self) -> datetime | None:
+        """Return since when it has been there, if steering may look at it; None: it is leaving, starting or empty."""
+        policy = self.policy
+        used = self.claim is not None and self.initialized and not self.marked and not self.nominated
+        if not used or self.empty or policy is None or policy.static or policy.consolidate_after is None:
+            return None
+        return self.created
+
+    @cached
     def closing(self) -> bool:
-        """Return whether new pods are steered away from it (spec section 23)."""
+        """Return whether new pods are steered away from it (docs/rules.md#steering)."""
         return self.node is not None and any(taint.key == names.CLOSING_TAINT for taint in self.node.spec.taints)
 
     @cached
     def has_jobs(self) -> bool:
         """Return whether a pod on it belongs to a Job and ends by itself."""
         return any(owner.kind == "Job" for pod in self.reschedulable for owner in pod.metadata.owner_references)
+
+    @cached
+    def replicas(self) -> Mapping[str, Sequence[Pod]]:
+        """Return the pods that would move and belong to a ReplicaSet, by its uid."""
+        found: dict[str, list[Pod]] = {}
+        for pod in self.reschedulable:
+            for owner in pod.metadata.owner_references:
+                if owner.kind == "ReplicaSet":
+                    found.setdefault(owner.uid, []).append(pod)
+        return found
 
     @cached
     def ageing(self) -> cost.Ageing:
@@ -273,11 +352,6 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def rescheduling_cost(self) -> Fraction:
         """Return 1 + the sum of positive pod costs, exact."""
         return cost.rescheduling_cost(self.positive_costs)
-
-    @property
-    def full_cost(self) -> Fraction:
-        """Return the sum of its pods' costs, ignoring its age."""
-        return Fraction(self.pod_costs, cost.UNIT)
 
     @property
     def tracked_cost(self) -> Fraction:

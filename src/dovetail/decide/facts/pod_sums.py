@@ -24,7 +24,7 @@ class PodSums:
         "pods",
         "positive",
         "protection",
-        "ranked",
+        "reading",
         "reschedulable",
         "surges",
         "tracked",
@@ -32,8 +32,8 @@ class PodSums:
         "windows",
     )
 
-    def __init__(self, pods: tuple[Pod, ...] = (), *, ranked: bool = False) -> None:
-        self.pods, self.ranked = pods, ranked
+    def __init__(self, pods: tuple[Pod, ...] = (), reading: cost.CostReading = cost.ORDINARY) -> None:
+        self.pods, self.reading = pods, reading
         self.reschedulable: list[Pod] = []
         self.moving = self.positive = self.all = self.tracked = 0
         self.protection: Protection | None = None
@@ -44,7 +44,7 @@ class PodSums:
 
     def add(self, pod: Pod, flags: int) -> None:
         """Add a pod's cost."""
-        amount = cost.eviction_cost(pod, ranked=self.ranked)
+        amount = cost.eviction_cost(pod, self.reading)
         self.all += amount
         if flags & TERMINAL:
             return
@@ -78,23 +78,23 @@ class PodSums:
         annotations = pod.metadata.annotations
         if annotations:
             if self.protection is None and names.DO_NOT_DISRUPT in annotations:
-                self.protection = protection(pod, now)
-            self._note_unreadable(pod)
+                self.protection = protection(pod, now, durations=guards.durations)
+            self._note_unreadable(pod, guards)
         surge = surges.of(pod)
         if surge is not None and (surge.is_single or guards.veto(pod, now) is not None):
             self.surges.setdefault(surge.name, (pod, surge))
 
     def count_surges(self, node: str) -> None:
-        """Count every pod of the Deployments that roll, once: a rolling update replaces all (spec section 20)."""
+        """Count every pod of the Deployments that roll, once: a rolling update replaces all (docs/rules.md#surge)."""
         for _, surge in self.surges.values():
             for pod in surge.pods:
                 if pod.spec.node_name != node:
-                    amount = cost.eviction_cost(pod, ranked=self.ranked)
+                    amount = cost.eviction_cost(pod, self.reading)
                     self.moving += amount
                     self.positive += max(amount, 0)
 
-    def _note_unreadable(self, pod: Pod) -> None:
-        value, bad = unreadable_protection(pod), cost.unreadable_cost(pod, ranked=self.ranked)
+    def _note_unreadable(self, pod: Pod, guards: Guards) -> None:
+        value, bad = unreadable_protection(pod, durations=guards.durations), cost.unreadable_cost(pod, self.reading)
         where = f"pod {pod.metadata.namespace}/{pod.metadata.name}" if value is not None or bad is not None else ""
         if value is not None:
             self.unreadable.append(
@@ -111,7 +111,8 @@ _ORDINARY: Final = frozenset({RESCHEDULABLE, DAEMON})
 def sum_up(snapshot: Snapshot, index: int, guards: Guards, now: datetime) -> PodSums:
     """Count the pods of a node."""
     pods = snapshot.pods_on[index]
-    sums = PodSums(pods, ranked=snapshot.surroundings.features.has(FeatureGate.POD_DELETION_COST))
+    ranked = snapshot.surroundings.features.has(FeatureGate.POD_DELETION_COST)
+    sums = PodSums(pods, cost.cost_reading(snapshot.settings.rules, ranked=ranked))
     bindings, surges = snapshot.bindings, snapshot.surges
     asks_all, reschedulable = surges is not NO_SURGES, sums.reschedulable
     movers = daemons = 0

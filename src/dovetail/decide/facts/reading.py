@@ -1,27 +1,25 @@
 """Reads each node's facts from the cluster's objects: walks the pods once, looks up prices and times.
 
-Decides only what counts as marked, initialized or the last pod event (spec sections 2 and 4). Sits in decide, above
-facts, below the context.
+Decides only what counts as marked, initialized or the last pod event (docs/rules.md#timers and #gates). Sits in decide,
+above facts, below the scene.
 """
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from dovetail.api.roll_request import RollRequest, read_request
 from dovetail.decide.facts.cache import FactsCache, Inputs, LastReading, Reading
-from dovetail.decide.facts.drainability import Guards
-from dovetail.decide.facts.lineup import Lineup
-from dovetail.decide.facts.node_facts import NodeFacts, read_expiry
+from dovetail.decide.facts.node_facts import NodeFacts, read_expiry, retirement_age
 from dovetail.decide.facts.pod_sums import PodSums, sum_up
 from dovetail.decide.facts.vetoes import Vetoes
 from dovetail.decide.gates import timers
 from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.money import Money
-from dovetail.model.objects import Node, NodeClaim, condition, is_true
+from dovetail.model.objects import Node, NodeClaim, NodePool, condition, is_true
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.scheduling.nodes import StateNode, state_node, why_leaving
 from dovetail.scheduling.reading.rows import Edits
@@ -39,6 +37,17 @@ class _Offer(NamedTuple):
     lowest: float | None
 
 
+Changes = tuple[list[NodeFacts], list[NodeFacts]]
+"""The facts that are not valid any more, and the new ones."""
+
+
+class AllFacts(NamedTuple):
+    """The facts of all nodes, in any order; `changes`: since the last reading, None: not known."""
+
+    nodes: list[NodeFacts]
+    changes: Changes | None
+
+
 class Reader:
     """Reads all nodes of a cluster."""
 
@@ -47,25 +56,24 @@ class Reader:
         snapshot: Snapshot,
         policies: Mapping[str, DisruptionPolicy],
         question: Question,
-        memory: FactsCache | None = None,
+        memory: FactsCache,
     ) -> None:
         settings, in_flight = question.settings, question.in_flight
         self.snapshot, self.policies, self.settings, self.now = snapshot, policies, settings, question.now
         self.pod_events = question.pod_events
         self.pools = snapshot.pools
         self.leaving = {entry.node: entry for entry in in_flight.leaving}
+        self.resting = in_flight.resting
         expected = _expected_by_scheduler(snapshot) if settings.rules.pods_nominate else ()
         self.nominated = frozenset((*settings.nominated_nodes, *in_flight.nominated, *expected))
         self.memory = memory
         self._offers: dict[tuple[str, str, str, str], _Offer] = {}
-        pdbs = snapshot.cluster.pdbs
-        if memory is not None:
-            memory.look_at(snapshot, settings)
-        self.guards = Guards(pdbs) if memory is None else memory.guards
-        self.vetoes = Vetoes(snapshot, self.guards, self.now, None if memory is None else memory.vetoes)
+        memory.look_at(snapshot, settings)
+        self.guards = memory.guards
+        self.vetoes = Vetoes(snapshot, self.guards, self.now, memory.vetoes)
 
-    def read(self) -> Lineup:
-        """Return the facts of every node and of every claim without one, by name.
+    def read(self) -> AllFacts:
+        """Return the facts of every node and of every claim without one.
 
         Nodes that the scheduler does not see yet (their labels are not set) are included: they get a verdict.
         """
@@ -74,23 +82,24 @@ class Reader:
             pools=self.pools,
             policies=self.policies,
             leaving=self.leaving,
+            resting=self.resting,
             nominated=self.nominated,
             events=self.pod_events,
         )
-        known = None if self.memory is None else self.memory.last_facts(reading, self.snapshot)
+        known = self.memory.last_facts(reading, self.snapshot)
+        changes = None
         if known is None:
-            found, lineup = [self._facts(place) for place in range(len(self.snapshot.states))], None
+            found = [self._facts(place) for place in range(len(self.snapshot.states))]
         else:
-            found, lineup = self._renewed(*known)
+            found, changes = self._renewed(*known)
         unseen = [self._read(self._inputs(state_node(node, None), PodSums())) for node in self._unseen()]
-        if lineup is None or unseen:
-            lineup = Lineup.of(sorted([*found, *unseen], key=attrgetter("name")))
-        if self.memory is not None:
-            self.memory.keep_reading(reading, found, None if unseen else lineup)
-        return lineup
+        if unseen or self.memory.has_unseen:
+            changes = None
+        self.memory.keep_reading(reading, found, has_unseen=bool(unseen))
+        return AllFacts([*found, *unseen], changes)
 
-    def _renewed(self, last: LastReading, edits: Edits, places: set[int]) -> tuple[list[NodeFacts], Lineup | None]:
-        """Return the last facts with those at some places read again, in the scheduler's order and by name."""
+    def _renewed(self, last: LastReading, edits: Edits, places: set[int]) -> tuple[list[NodeFacts], Changes]:
+        """Return the last facts with those at some places read again, in the scheduler's order, and what changed."""
         found = list(last.facts)
         gone = [found[place] for place in edits.gone]
         new = [self._facts(place) for place in edits.new]
@@ -101,7 +110,7 @@ class Reader:
                 gone.append(found[place])
                 new.append(facts)
                 found[place] = facts
-        return found, None if last.lineup is None else last.lineup.edited(gone, new)
+        return found, (gone, new)
 
     def _unseen(self) -> list[Node]:
         """Return the Nodes that the scheduler does not see."""
@@ -114,18 +123,16 @@ class Reader:
 
     def _sum_up(self, index: int, name: str) -> PodSums:
         pods = self.snapshot.pods_on[index]
-        known = self.memory.sums_of(name, pods) if self.memory is not None else None
+        known = self.memory.sums_of(name, pods)
         if known is None:
             known = sum_up(self.snapshot, index, self.guards, self.now)
-            if self.memory is not None:
+            if self.memory.keeps:
                 self.memory.keep_sums(name, pods, known, self.guards.over(pods), self.now)
         return known
 
     def _facts(self, index: int) -> NodeFacts:
         state = self.snapshot.states[index]
         inputs = self._inputs(state, self._sum_up(index, state.name))
-        if self.memory is None:
-            return self._read(inputs)
         known = self.memory.facts_of(inputs)
         if known is None:
             before = self.memory.facts_but_for_pods(inputs)
@@ -142,12 +149,13 @@ class Reader:
             self.pools.get(pool_name),
             self.policies.get(pool_name),
             self.leaving.get(name),
+            self.resting.get(name),
             name in self.nominated or (claim is not None and claim.metadata.name in self.nominated),
             self.pod_events.get(name),
         )
 
     def _read(self, inputs: Inputs) -> NodeFacts:
-        state, sums, pool, policy, _, nominated, seen = inputs
+        state, sums, pool, policy, _, resting, nominated, seen = inputs
         node, claim, labels = state.node, state.claim, state.labels
         conditions = claim.status.conditions if claim is not None else ()
         drift = condition(conditions, names.CONDITION_DRIFTED)
@@ -155,6 +163,8 @@ class Reader:
         zone, capacity = labels.get(names.ZONE, ""), labels.get(names.CAPACITY_TYPE, "")
         offer = self._offer(kind, pool_name, zone, capacity)
         marked, since = self._marked(state)
+        roll = self._request(claim, pool)
+        drifted = (drift.last_transition_time or self.now) if drift and drift.status == "True" else None
         return NodeFacts(
             name=state.name,
             node=node,
@@ -170,9 +180,12 @@ class Reader:
             marked=marked,
             marked_since=since,
             nominated=nominated,
-            drifted_since=(drift.last_transition_time or self.now) if drift and drift.status == "True" else None,
+            resting=resting,
+            drifted_since=drifted if roll is None else min(roll.requested, drifted or roll.requested),
+            roll=roll,
             last_event=timers.last_pod_event(claim, seen),
             expire_after=self._expiry(claim, policy),
+            retires_after=self._retires_after(claim, policy),
             instance_type=kind,
             zone=zone,
             capacity_type=capacity,
@@ -183,6 +196,14 @@ class Reader:
             rebooting=is_true(conditions, names.CONDITION_REBOOTING),
             **_of_pods(sums),
         )
+
+    def _request(self, claim: NodeClaim | None, pool: NodePool | None) -> RollRequest | None:
+        """Return the earliest request to replace the node, on its NodeClaim or its NodePool; None: there is none."""
+        if claim is None or not self.settings.rules.roll_requests:
+            return None
+        asked = (read_request(item) for item in (claim, pool) if item is not None)
+        found = [one for one in asked if one is not None and one.covers(claim.metadata.creation_timestamp)]
+        return min(found, key=lambda one: one.requested, default=None)
 
     def _offer(self, kind: str, pool: str, zone: str, capacity: str) -> "_Offer":
         """Return what such a node costs; thousands are alike."""
@@ -197,7 +218,7 @@ class Reader:
         return found
 
     def _marked(self, state: StateNode) -> tuple[str, datetime | None]:
-        """Return why a node counts as marked for deletion (spec section 4, gate 2), and since when."""
+        """Return why a node counts as marked for deletion (docs/rules.md#gates, gate 2), and since when."""
         entry = self.leaving.get(state.name)
         if entry is not None:
             return f"a command in flight takes it ({entry.method.value})", entry.since
@@ -210,10 +231,16 @@ class Reader:
         return why, min((when for when in times if when is not None), default=None)
 
     def _expiry(self, claim: NodeClaim | None, policy: DisruptionPolicy | None) -> int | None:
-        """Return expireAfter: the pool's if it is set, else the claim's own (spec section 3)."""
+        """Return expireAfter: the pool's if it is set, else the claim's own (docs/rules.md#cost)."""
         if policy is not None and policy.expire_after_set and self.settings.rules.retires_expired:
             return policy.expire_after
         return read_expiry(claim.spec.expire_after) if claim is not None else None
+
+    def _retires_after(self, claim: NodeClaim | None, policy: DisruptionPolicy | None) -> int | None:
+        """Return the age at which a node counts as expired."""
+        pools = policy.expire_after if policy is not None and policy.expire_after_set else None
+        own = read_expiry(claim.spec.expire_after) if claim is not None else None
+        return retirement_age(pools, own, self.settings.expiry_lead)
 
 
 def _of_pods(sums: PodSums) -> dict[str, Any]:
@@ -234,7 +261,7 @@ def _of_pods(sums: PodSums) -> dict[str, Any]:
 
 
 def _with_pods(before: NodeFacts, inputs: Inputs) -> NodeFacts:
-    """Return the facts of a node of which only the pods and their last event are others."""
+    """Return the facts of a node of which only the pods and their last event have changed."""
     state, sums, *_, seen = inputs
     return replace(before, last_event=timers.last_pod_event(state.claim, seen), **_of_pods(sums))
 

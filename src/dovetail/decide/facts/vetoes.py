@@ -1,16 +1,15 @@
-"""Which nodes PodDisruptionBudgets keep now, found when somebody asks.
+"""Which nodes PodDisruptionBudgets block now, computed on request.
 
-PDBs start and stop refusing evictions all the time: whenever a pod moves, those of its workload do, on every node that
-has one of its pods. Most of that is over before a method asks. So it is no part of a node's facts: it is read off the
-node's pods on request, and kept from round to round for the nodes of which nothing has changed. Sits in decide, above
-node_facts, below the cache and the gates.
+A PDB may start or stop refusing evictions whenever a pod of its workload moves, and that concerns every node with such
+a pod. Most of these changes are over before a method asks. So vetoes are not part of a node's facts: they are computed
+from the node's pods on request, and cached for nodes that have not changed. Sits in decide, above node_facts, below the
+cache and the gates.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from dovetail.decide.facts.drainability import Guards, PdbVeto
-from dovetail.decide.facts.lineup import Lineup
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.model.cached import cached
 from dovetail.model.listing import Table
@@ -20,9 +19,9 @@ from dovetail.scheduling.snapshot import Snapshot
 
 
 class KeptVetoes:
-    """The nodes with a veto by name, as they were when all were asked for last, and those to look at again.
+    """The nodes with a veto, by name, when all were last computed, and the nodes to look at again.
 
-    `turn` is another object for every snapshot that is read: only what was read last may be asked here.
+    `turn` is a new object for each snapshot: only the latest snapshot may ask here.
     """
 
     def __init__(self) -> None:
@@ -65,6 +64,7 @@ class Vetoes:
     def __init__(self, snapshot: Snapshot, guards: Guards, now: datetime, kept: KeptVetoes | None = None) -> None:
         self._snapshot, self._guards, self._now = snapshot, guards, now
         self._kept, self._turn = kept, None if kept is None else kept.turn
+        self._asked: dict[int, tuple[NodeFacts, PdbVeto | None]] = {}
 
     @cached
     def _guarded(self) -> ByNode[bool] | None:
@@ -72,9 +72,15 @@ class Vetoes:
 
     def of(self, facts: NodeFacts) -> PdbVeto | None:
         """Return the first pod of a node that can't be evicted now; one whose Deployment rolls is not evicted."""
-        guards, snapshot = self._guards, self._snapshot
-        if not guards.refusing:
+        if not self._guards.refusing:
             return None
+        known = self._asked.get(id(facts))
+        if known is None:
+            known = self._asked[id(facts)] = facts, self._find(facts)
+        return known[1]
+
+    def _find(self, facts: NodeFacts) -> PdbVeto | None:
+        guards, snapshot = self._guards, self._snapshot
         if self._guarded is not None:
             place = snapshot.index.get(facts.name, -1)
             if place >= 0 and snapshot.pods_on[place] is facts.pods and True not in self._guarded[place]:
@@ -86,8 +92,13 @@ class Vetoes:
                 return veto
         return None
 
-    def among(self, nodes: Lineup) -> Mapping[str, PdbVeto]:
-        """Return those of all nodes that have a veto, by name; no two of them have the same name."""
+    @property
+    def any(self) -> bool:
+        """Return whether a PDB refuses evictions now, of whatever pods."""
+        return bool(self._guards.refusing)
+
+    def among(self, nodes: Mapping[str, NodeFacts]) -> Mapping[str, PdbVeto]:
+        """Return those of all nodes that have a veto, by name."""
         if self._kept is None or self._kept.turn is not self._turn:
-            return {facts.name: veto for facts in nodes if (veto := self.of(facts)) is not None}
-        return self._kept.settled(nodes.by_name, self.of)
+            return {name: veto for name, facts in nodes.items() if (veto := self.of(facts)) is not None}
+        return self._kept.settled(nodes, self.of)

@@ -1,8 +1,8 @@
 """The Balanced policy: the share of its pool's cost that a move saves against the share of disruption it causes.
 
-Spec section 8, gate 6; Karpenter v1.15's own policy, which the seeds leave alone. Exact in the profile `dovetail`,
-Karpenter's floats in its own. Knows totals of pools and one move; nothing of other gates. Sits in decide, below the
-methods.
+See docs/rules.md#price, gate 6; Karpenter v1.15's own policy, which the designs leave alone. Exact in the profile
+`dovetail`, Karpenter's floats in its own. Knows totals of pools and one move; nothing of other gates. Sits in decide,
+below the methods.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
 from dovetail.decide.gates.price import Approved
-from dovetail.decide.gates.price_refusals import Refusal
+from dovetail.decide.refusal import Refusal
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.policies.policy import ConsolidationPolicy

@@ -1,10 +1,10 @@
 """How many nodes may leave: the flat allowance of each pool and reason, and the allowance per topology domain.
 
-Spec section 7; disruption-controls, Proposed Spec and Validation/Defaults; topology-budgets, Algorithm. A ledger is
-built once a round from the pools' policies, the nodes and what is in flight; methods ask it and never count themselves.
-Flat budgets cap every reason; budgets with a topologyKey cap drift only, domain by domain; rate budgets (spec section
-13) count nodes that started leaving within a period. Knows nothing of pods or prices. Sits in decide, below the
-methods.
+See docs/rules.md#budgets; disruption-controls, Proposed Spec and Validation/Defaults; topology-budgets, Algorithm. A
+ledger is built once a round from the pools' policies, the nodes and what is in flight; methods ask it and never count
+themselves. Flat budgets cap every reason; budgets with a topologyKey cap drift only, domain by domain; rate budgets
+(docs/rules.md#rates) count nodes that started leaving within a period. Knows nothing of pods or prices. Sits in decide,
+below the methods.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,20 +15,22 @@ import msgspec
 from msgspec.structs import replace
 
 from dovetail.api.pool_marks import Departure, History
+from dovetail.api.rolling import NO_DOMAIN, recorded_method
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.facts.roster import NOBODY, Counted
+from dovetail.decide.gates.pool_holds import window_edges
+from dovetail.decide.gates.table import NOBODY, Counted
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.outcome import UNLIMITED, BudgetRow
+from dovetail.model import names
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Method
+from dovetail.model.objects import condition
 from dovetail.model.policies.policy import Budget, DisruptionPolicy, Reason
 from dovetail.model.settings import Settings
 from dovetail.model.timing.duration import later
 from dovetail.model.verdicts import GateResult
 
 REASONS = (Reason.EMPTY, Reason.EXPIRED, Reason.DRIFTED, Reason.UNDERUTILIZED)
-NO_DOMAIN = ""
-"""The domain of nodes that lack the label: one of their own (spec section 7)."""
 
 
 class Allowance(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +67,16 @@ class DomainAllowance(msgspec.Struct, frozen=True, kw_only=True):
 def is_active(budget: Budget, now: datetime) -> bool:
     """Return whether a budget applies now: always without a schedule, else from each hit for its duration."""
     return budget.window is None or budget.window.active(now)
+
+
+def next_edge(policy: DisruptionPolicy, at: datetime) -> datetime | None:
+    """Return when a window of a policy, or of one of its budgets, opens or closes next; None: never."""
+    edges = [
+        edge
+        for budget in policy.budgets
+        if budget.window is not None and budget.problem is None and (edge := budget.window.next_change(at))
+    ]
+    return min((*edges, *window_edges(policy, at)), default=None)
 
 
 def amount_of(budget: Budget, nodes: int) -> int:
@@ -110,10 +122,31 @@ def flat_allowance(
     return Allowance(allowed=min(allowed, UNLIMITED), used=used, budget=tightest)
 
 
+def topology_budgets(policy: DisruptionPolicy, settings: Settings, now: datetime) -> list[Budget]:
+    """Return the per-domain budgets of a policy that apply to drift now (topology-budgets)."""
+    return [
+        budget
+        for budget in policy.budgets
+        if budget.topology_key
+        and settings.rules.topology_budgets
+        and names_reason(budget, Reason.DRIFTED, settings)
+        and (budget.problem is not None or is_active(budget, now))
+    ]
+
+
+def domain_at_turn(
+    policy: DisruptionPolicy, labels: Mapping[str, str], settings: Settings, now: datetime
+) -> tuple[str, str] | None:
+    """Return the topology key of the sequential budget that applies to drift now, and a node's domain; or None."""
+    applying = topology_budgets(policy, settings, now)
+    key = next((budget.topology_key for budget in applying if budget.sequential), None)
+    return None if key is None else (key, labels.get(key, NO_DOMAIN))
+
+
 def rate_allowance(
     budget: Budget, nodes: int, departures: Sequence[Departure] | None, planned: int, now: datetime
 ) -> Allowance:
-    """Return what a rate budget has left (spec section 13): each node counts once, at the time it started leaving.
+    """Return what a rate budget has left (docs/rules.md#rates): each node counts once, at the time it started leaving.
 
     `departures`: nodes that started leaving for the budget's reasons; None: the history can't be read and counts as
     full. `planned`: nodes of commands that have not started yet.
@@ -167,7 +200,7 @@ class BudgetLedger:
 
     def _allowance(self, pool: str, reason: Reason) -> Allowance:
         policy, counted, used = self.policies[pool], self.members[pool].count, self.members[pool].used
-        if reason is Reason.UNHEALTHY:  # nodes that are not ready are the ones to repair (spec section 19)
+        if reason is Reason.UNHEALTHY:  # nodes that are not ready are the ones to repair (docs/rules.md#repair)
             used = sum(bool(facts.marked) for facts in self.members[pool].nodes)
         flat = flat_allowance(policy, counted, used, reason, self.settings, self.now)
         held = self._hold(pool, reason)
@@ -209,6 +242,10 @@ class BudgetLedger:
             for entry in self.in_flight.leaving
         )
 
+    def history(self, pool: str) -> History | None:
+        """Return the nodes of a pool that started leaving recently; None: that can't be read."""
+        return self._histories.get(pool, ())
+
     def rate_times(self) -> Iterator[datetime]:
         """Yield when rate budgets allow nodes again."""
         for pool in self.policies:
@@ -230,37 +267,72 @@ class BudgetLedger:
         for pool in sorted(self.policies):
             for reason in (*REASONS, Reason.UNHEALTHY) if self.policies[pool].repair else REASONS:
                 entry = self.allowance(pool, reason)
+                allowed, left = self._in_domains(pool) if reason is Reason.DRIFTED else (UNLIMITED, UNLIMITED)
                 rows.append(
-                    BudgetRow(node_pool=pool, reason=reason, allowed=entry.allowed, used=entry.used, left=entry.left)
+                    BudgetRow(
+                        node_pool=pool,
+                        reason=reason,
+                        allowed=entry.allowed,
+                        used=entry.used,
+                        left=entry.left,
+                        allowed_with_domains=min(entry.allowed, allowed),
+                        left_with_domains=min(entry.left, left),
+                    )
                 )
         return tuple(rows)
+
+    def _in_domains(self, pool: str) -> tuple[int, int]:
+        """Return how many nodes topology budgets let drift at once, and how many more now.
+
+        A sequential budget lets one domain work: the one with nodes in flight for drift, else the largest allowance.
+        """
+        parallel, sequential = self.topology_budgets(pool)
+        allowed = left = UNLIMITED
+        for budget in (*parallel, *([sequential] if sequential else ())):
+            members = self.domains(pool, budget.topology_key)
+            entries = self._domain_allowances(pool, budget, (), None)
+            figures = {domain: (amount_of(budget, item.nodes), item.left) for domain, item in entries.items()}
+            if budget.sequential:
+                busy = self.busy_domains(members)[0]
+                figures = {busy: figures[busy]} if busy is not None else figures
+                most, free = (
+                    max((one for one, _ in figures.values()), default=0),
+                    max((other for _, other in figures.values()), default=0),
+                )
+            else:
+                most, free = sum(one for one, _ in figures.values()), sum(other for _, other in figures.values())
+            allowed, left = min(allowed, most), min(left, free)
+        return allowed, left
 
     # ------------------------------------------------------------ topology domains, drift only (topology-budgets)
 
     def topology_budgets(self, pool: str) -> tuple[tuple[Budget, ...], Budget | None]:
         """Return the pool's per-domain budgets that apply to drift now, and the first sequential one."""
-        if not self.settings.rules.topology_budgets:
-            return (), None
-        applying = [
-            budget
-            for budget in self.policies[pool].budgets
-            if budget.topology_key
-            and names_reason(budget, Reason.DRIFTED, self.settings)
-            and (budget.problem is not None or is_active(budget, self.now))
-        ]
+        applying = topology_budgets(self.policies[pool], self.settings, self.now)
         sequential = next((budget for budget in applying if budget.sequential), None)
         return tuple(budget for budget in applying if not budget.sequential), sequential
 
+    def domains(self, pool: str, key: str) -> dict[str, list[NodeFacts]]:
+        """Return the pool's nodes that budgets count, by their value of a label."""
+        found: dict[str, list[NodeFacts]] = {}
+        for facts in self.members[pool].nodes:
+            found.setdefault(domain_of(facts, key), []).append(facts)
+        return found
+
     def take_by_domain(
-        self, pool: str, candidates: Sequence[NodeFacts]
+        self, pool: str, candidates: Sequence[NodeFacts], active: str | None
     ) -> tuple[list[NodeFacts], dict[str, DomainAllowance]]:
         """Filter a pool's drift candidates (oldest drift first) by its topology budgets.
 
-        Returns those that are allowed, in the same order, and for each of the others the allowance that blocks it.
+        `active`: the domain in which the sequential budget lets drift work (`methods.turns`); None: no node can go
+        anyway. Returns those that are allowed, in the same order, and for each of the others the allowance that blocks
+        it.
         """
         parallel, sequential = self.topology_budgets(pool)
         budgets = (*([sequential] if sequential else []), *parallel)
-        tables = [(budget.topology_key, self._domain_allowances(pool, budget, candidates)) for budget in budgets]
+        tables = [
+            (budget.topology_key, self._domain_allowances(pool, budget, candidates, active)) for budget in budgets
+        ]
         taken: list[dict[str, int]] = [{} for _ in tables]
         kept: list[NodeFacts] = []
         held: dict[str, DomainAllowance] = {}
@@ -281,14 +353,11 @@ class BudgetLedger:
         return kept, held
 
     def _domain_allowances(
-        self, pool: str, budget: Budget, candidates: Sequence[NodeFacts]
+        self, pool: str, budget: Budget, candidates: Sequence[NodeFacts], active: str | None
     ) -> dict[str, DomainAllowance]:
-        members: dict[str, list[NodeFacts]] = {}
-        for facts in self.members[pool].nodes:
-            members.setdefault(domain_of(facts, budget.topology_key), []).append(facts)
+        members = self.domains(pool, budget.topology_key)
         for facts in candidates:
             members.setdefault(domain_of(facts, budget.topology_key), [])
-        active = self._active_domain(members, budget, candidates) if budget.sequential else None
         result = {}
         for domain, nodes in members.items():
             leaving = sum(1 for facts in nodes if facts.marked)
@@ -298,33 +367,43 @@ class BudgetLedger:
                 nodes=len(nodes),
                 in_flight=leaving,
                 left=max(0, amount_of(budget, len(nodes)) - leaving),
-                active=not budget.sequential or domain == active,
-                active_domain=active,
+                active=not budget.sequential or active is None or domain == active,
+                active_domain=active if budget.sequential else None,
             )
         return result
 
-    def _active_domain(
-        self, members: Mapping[str, list[NodeFacts]], budget: Budget, candidates: Sequence[NodeFacts]
-    ) -> str | None:
-        """Return the domain that drift works in: the one with nodes in flight, else that of the oldest drift.
+    def busy_domains(
+        self, members: Mapping[str, list[NodeFacts]], begun: str | None = None
+    ) -> tuple[str | None, str | None]:
+        """Return the domain that has nodes in flight for drift, and the one that has some for another reason.
 
-        topology-budgets, Zone Selection. Of several in flight, drift comes first, then the longest in flight, then by
-        name.
+        Of several, the one that was begun, then the one whose nodes are in flight longest, then by name; None: no
+        domain has such nodes. While one is begun, a drifted node elsewhere whose reason nobody knows is in flight for
+        another: Karpenter ends nodes by itself, too.
         """
-        busy = []
+        found: dict[bool, list[tuple[bool, datetime, str]]] = {True: [], False: []}
         for domain, nodes in members.items():
             leaving = [facts for facts in nodes if facts.marked]
+            unsure = begun is None or domain == begun
+            drifting = [facts for facts in leaving if self._for_drift(facts, unsure=unsure)]
             if leaving:
-                drifting = any(self._for_drift(facts) for facts in leaving)
-                busy.append((not drifting, min(facts.marked_since or self.now for facts in leaving), domain))
-        if busy:
-            return min(busy)[2]
-        return domain_of(candidates[0], budget.topology_key) if candidates else None
+                since = min(facts.marked_since or self.now for facts in drifting or leaving)
+                found[bool(drifting)].append((domain != begun, since, domain))
+        drift, other = (min(found[kind])[2] if found[kind] else None for kind in (True, False))
+        return drift, other
 
-    def _for_drift(self, facts: NodeFacts) -> bool:
-        """Return whether a leaving node leaves for drift; without a command of Dovetail, its condition decides."""
-        method = self._methods.get(facts.name)
-        return facts.drifted if method is None else method is Method.DRIFTED
+    def _for_drift(self, facts: NodeFacts, *, unsure: bool) -> bool:
+        """Return whether a leaving node leaves for drift: its command or its record says so, else its conditions.
+
+        `unsure`: the answer for a drifted node of which none of them says why it leaves.
+        """
+        method = self._methods.get(facts.name) or recorded_method(facts.annotations.get(names.COMMAND))
+        if method is not None:
+            return method is Method.DRIFTED
+        reason = condition(facts.claim.status.conditions if facts.claim else (), names.CONDITION_DISRUPTION_REASON)
+        if reason is not None and reason.status == "True" and reason.reason:
+            return reason.reason == Reason.DRIFTED.value
+        return facts.drifted and unsure
 
     @cached
     def _methods(self) -> dict[str, Method]:

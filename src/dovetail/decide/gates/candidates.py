@@ -1,10 +1,10 @@
-"""Which nodes can be disrupted at all: gates 1 to 7 of spec section 4, as an ordered table of small rules.
+"""Which nodes can be disrupted at all: gates 1 to 7 of docs/rules.md#gates, as an ordered table of small rules.
 
 Every node runs through the same table and records the result of each gate, with its numbers and one plain sentence;
-nothing is dropped silently. Gates 1 to 6 are the same for all methods, with one exception: drift and expiry pass the
-pods' gates if the NodeClaim has a terminationGracePeriod. Gate 7 holds each method's own conditions (spec section 5;
-docs/designs). Budgets, simulation and prices come later and are not known here. Sits in decide, above facts and timers,
-below the methods.
+nothing is dropped silently. Gates 1 to 6 are the same for all methods, with two exceptions: drift and expiry pass the
+pods' gates if the NodeClaim has a terminationGracePeriod, and an empty node asks no PDB. Gate 7 holds each method's own
+conditions (docs/rules.md#methods; docs/designs). Budgets, simulation and prices come later and are not known here. Sits
+in decide, above facts and timers, below the methods.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,16 +12,14 @@ from itertools import takewhile
 
 import msgspec
 
-from dovetail.decide.facts.lineup import Lineup
 from dovetail.decide.facts.node_facts import NodeFacts, is_length
-from dovetail.decide.facts.roster import FirstClosed
 from dovetail.decide.gates import method_rules, node_rules
-from dovetail.decide.gates.gate_results import GateContext, Rule, pod_name, stopped
+from dovetail.decide.gates.gate_results import GateContext, GateRule, pod_name, stopped
 from dovetail.model.command import Method
 from dovetail.model.objects import NodeClaim, Pod
 from dovetail.model.verdicts import Gate, GateResult
 
-NODE_RULES: tuple[Rule, ...] = (
+NODE_RULES: tuple[GateRule, ...] = (
     node_rules.managed,
     node_rules.not_paused,
     node_rules.not_rebooting,
@@ -30,23 +28,30 @@ NODE_RULES: tuple[Rule, ...] = (
     node_rules.not_nominated,
     node_rules.node_may_be_disrupted,
 )
-POD_RULES: tuple[Rule, ...] = (
+POD_RULES: tuple[GateRule, ...] = (
     node_rules.pods_may_be_disrupted,
     node_rules.pdbs_allow,
     node_rules.pod_windows_open,
     node_rules.can_surge,
 )
-
-
-REPAIR_RULES: tuple[Rule, ...] = (
+POD_RULES_OF_EMPTY: tuple[GateRule, ...] = (node_rules.pods_may_be_disrupted,)
+"""An empty node has only pods that go with it, so no PDB is asked."""
+REPAIR_RULES: tuple[GateRule, ...] = (
     node_rules.managed,
     node_rules.not_paused,
     node_rules.not_marked,
     node_rules.initialized,
+    node_rules.not_nominated,
     method_rules.unhealthy,
     method_rules.may_be_repaired,
 )
-OWN_RULES: dict[Method, tuple[Rule, ...]] = {
+POD_RULES_OF_REPAIR: tuple[GateRule, ...] = (
+    node_rules.pods_may_be_disrupted,
+    node_rules.pdbs_allow,
+    node_rules.can_surge,
+)
+"""A workload's window is for voluntary disruption."""
+OWN_RULES: dict[Method, tuple[GateRule, ...]] = {
     Method.EMPTY: (
         method_rules.empty_only,
         method_rules.not_static,
@@ -67,8 +72,29 @@ OWN_RULES: dict[Method, tuple[Rule, ...]] = {
     ),
 }
 OWN_RULES[Method.SINGLE_NODE] = OWN_RULES[Method.MULTI_NODE]
+RULES: tuple[GateRule, ...] = (
+    *NODE_RULES,
+    method_rules.unhealthy,
+    method_rules.may_be_repaired,
+    node_rules.not_resting,
+    *POD_RULES,
+    method_rules.empty_only,
+    method_rules.occupied_only,
+    method_rules.not_static,
+    method_rules.underutilized_allowed,
+    method_rules.price_known,
+    method_rules.no_buffer,
+    method_rules.consolidate_after_passed,
+    method_rules.old_enough,
+    method_rules.grace_period_passed,
+    method_rules.expired,
+    method_rules.drifted,
+    method_rules.no_resource_claims,
+)
+"""All rules, in an order that agrees with every method's: the columns of the table."""
 _PLANNED = tuple(method for method in Method if method is not Method.UNHEALTHY)
-MAY_WAIT = (Method.EXPIRED, Method.DRIFTED)
+MAY_WAIT = (Method.UNHEALTHY, Method.EXPIRED, Method.DRIFTED)
+"""The methods for which a terminationGracePeriod lifts the rules about pods."""
 
 
 class Chain(msgspec.Struct, frozen=True):
@@ -87,7 +113,12 @@ class Chain(msgspec.Struct, frozen=True):
         return Chain(self.method, (*self.results, *results))
 
 
-def _run(rules: tuple[Rule, ...], facts: NodeFacts, gate_context: GateContext) -> tuple[GateResult, ...]:
+def _rules_of(facts: NodeFacts, rules: tuple[GateRule, ...]) -> tuple[GateRule, ...]:
+    """Return the rules of a node; those of one that backs off have one more."""
+    return rules if facts.resting is None else (*rules, node_rules.not_resting)
+
+
+def _run(rules: tuple[GateRule, ...], facts: NodeFacts, gate_context: GateContext) -> tuple[GateResult, ...]:
     results = []
     for rule in rules:
         result = rule(facts, gate_context)
@@ -97,72 +128,38 @@ def _run(rules: tuple[Rule, ...], facts: NodeFacts, gate_context: GateContext) -
     return tuple(results)
 
 
-def _repair_chain(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]:
-    """Run a node of a pool that repairs through its own gates: a bounded drain passes the pods' (spec section 19)."""
-    if facts.policy is None or not facts.policy.repair:
-        return {}
-    results = _run(REPAIR_RULES, facts, gate_context)
+def rules_before_pods(method: Method) -> tuple[GateRule, ...]:
+    """Return the rules of a method that come before those about a node's pods, for nodes that back off too."""
+    return (*(REPAIR_RULES if method is Method.UNHEALTHY else NODE_RULES), node_rules.not_resting)
+
+
+def pod_rules(method: Method, *, empty_asks_pdbs: bool) -> tuple[GateRule, ...]:
+    """Return the rules about a node's pods that count for a method (gate 6)."""
+    if method is Method.UNHEALTHY:
+        return POD_RULES_OF_REPAIR
+    return POD_RULES_OF_EMPTY if method is Method.EMPTY and not empty_asks_pdbs else POD_RULES
+
+
+def methods_of(facts: NodeFacts) -> tuple[Method, ...]:
+    """Return the methods whose gates a node runs through; only a pool that repairs has a chain for that."""
+    return tuple(Method) if facts.policy is not None and facts.policy.repair else _PLANNED
+
+
+def chain_of(facts: NodeFacts, gate_context: GateContext, method: Method) -> Chain:
+    """Run a node through gates 1 to 7 of one method."""
+    results = _run(_rules_of(facts, REPAIR_RULES if method is Method.UNHEALTHY else NODE_RULES), facts, gate_context)
     if results[-1].passed:
-        assert facts.sickness is not None
-        assert facts.claim is not None
-        pods = _run(
-            (node_rules.pods_may_be_disrupted, node_rules.pdbs_allow, node_rules.can_surge), facts, gate_context
-        )  # a workload's window is for voluntary disruption
-        bounded = facts.sickness.rule.drain_for is not None or is_bounded(facts.claim)
-        results += tuple(_waived(result) for result in pods) if bounded else pods
-    return {Method.UNHEALTHY: Chain(Method.UNHEALTHY, results)}
+        asks = gate_context.settings.rules.empty_asks_pdbs
+        pods = _run(pod_rules(method, empty_asks_pdbs=asks), facts, gate_context)
+        results += tuple(map(_waived, pods)) if lifts_pod_rules(method, facts) else pods
+    if results[-1].passed:
+        results += _run(OWN_RULES.get(method, ()), facts, gate_context)
+    return Chain(method, results)
 
 
 def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]:
     """Run a node through gates 1 to 7 for every method."""
-    chains = _repair_chain(facts, gate_context)
-    common = _run(NODE_RULES, facts, gate_context)
-    if not common[-1].passed:
-        return chains | {method: Chain(method, common) for method in _PLANNED}
-    assert facts.claim is not None
-    strict = common + _run(POD_RULES, facts, gate_context)
-    lenient = strict
-    if is_bounded(facts.claim):
-        lenient = (*common, *(_waived(result) for result in strict[len(common) :]))
-    for method in _PLANNED:
-        before = lenient if method in MAY_WAIT else strict
-        if method is Method.SINGLE_NODE:
-            chains[method] = Chain(method, chains[Method.MULTI_NODE].results)
-        elif before[-1].passed:
-            chains[method] = Chain(method, before + _run(OWN_RULES[method], facts, gate_context))
-        else:
-            chains[method] = Chain(method, before)
-    return chains
-
-
-def first_closed(facts: NodeFacts, gate_context: GateContext) -> FirstClosed:
-    """Return the gate at which each chain of `gates_of` ends, without the chains; None: the node passes."""
-    found: list[tuple[Method, Gate | None]] = []
-    if facts.policy is not None and facts.policy.repair:
-        chain = _repair_chain(facts, gate_context)[Method.UNHEALTHY]
-        found.append((Method.UNHEALTHY, None if chain.open else chain.results[-1].gate))
-    common = _stop(NODE_RULES, facts, gate_context)
-    if common is not None:
-        return (*found, *[(method, common) for method in _PLANNED])
-    assert facts.claim is not None
-    strict = _stop(POD_RULES, facts, gate_context)
-    lenient = None if strict is None or is_bounded(facts.claim) else strict
-    for method in _PLANNED:
-        gate = lenient if method in MAY_WAIT else strict
-        if method is Method.SINGLE_NODE:
-            gate = dict(found)[Method.MULTI_NODE]
-        elif gate is None:
-            gate = _stop(OWN_RULES[method], facts, gate_context)
-        found.append((method, gate))
-    return tuple(found)
-
-
-def _stop(rules: tuple[Rule, ...], facts: NodeFacts, gate_context: GateContext) -> Gate | None:
-    for rule in rules:
-        result = rule(facts, gate_context)
-        if not result.passed:
-            return result.gate
-    return None
+    return {method: chain_of(facts, gate_context, method) for method in methods_of(facts)}
 
 
 def awaited(chain: Chain, pods: Sequence[Pod]) -> Chain:
@@ -176,42 +173,71 @@ def awaited(chain: Chain, pods: Sequence[Pod]) -> Chain:
     return Chain(chain.method, (*before, stopped(Gate.NOMINATED, why, pod=first, pods=len(pods))))
 
 
-class Chains(Mapping[str, dict[Method, Chain]]):
-    """Gates 1 to 7 of nodes by name, each computed on first access.
+class ChainsOfNode(Mapping[Method, Chain]):
+    """Gates 1 to 7 of one node by method, each computed on first access."""
+
+    def __init__(
+        self, facts: NodeFacts, gate_context: GateContext, awaited: Callable[[], Mapping[str, Sequence[Pod]]]
+    ) -> None:
+        self._facts, self._gate_context, self._awaited = facts, gate_context, awaited
+        self._found: dict[Method, Chain] = {}
+
+    def __getitem__(self, method: Method) -> Chain:
+        """Return the chain of a method."""
+        found = self._found.get(method)
+        if found is None:
+            if method not in methods_of(self._facts):
+                raise KeyError(method)
+            found = chain_of(self._facts, self._gate_context, method)
+            pods = self._awaited().get(self._facts.name) if method is Method.EMPTY and found.open else None
+            found = self._found[method] = found if pods is None else awaited(found, pods)
+        return found
+
+    def __iter__(self) -> Iterator[Method]:
+        """Iterate over the methods whose gates the node runs through, in order."""
+        return iter(methods_of(self._facts))
+
+    def __len__(self) -> int:
+        """Count these methods."""
+        return len(methods_of(self._facts))
+
+
+class Chains(Mapping[str, ChainsOfNode]):
+    """Gates 1 to 7 of nodes by name.
 
     `awaited`: returns the nodes that waiting pods would go to; called only for nodes that could be deleted as empty.
     """
 
     def __init__(
         self,
-        nodes: Lineup,
+        nodes: Mapping[str, NodeFacts],
         gate_context: GateContext,
         awaited: Callable[[], Mapping[str, Sequence[Pod]]],
     ) -> None:
         self._nodes, self._gate_context, self._awaited = nodes, gate_context, awaited
-        self._found: dict[str, dict[Method, Chain]] = {}
+        self._found: dict[str, ChainsOfNode] = {}
 
-    def __getitem__(self, name: str) -> dict[Method, Chain]:
+    def __getitem__(self, name: str) -> ChainsOfNode:
         """Return a node's chains, by method."""
-        found = self.before_waiting(name)
-        empty = found[Method.EMPTY]
-        pods = self._awaited().get(name) if empty.open else None
-        return found if pods is None else {**found, Method.EMPTY: awaited(empty, pods)}
-
-    def before_waiting(self, name: str) -> dict[Method, Chain]:
-        """Return a node's chains from its own objects and PDBs, ignoring waiting pods."""
         found = self._found.get(name)
         if found is None:
-            found = self._found[name] = gates_of(self._nodes.by_name[name], self._gate_context)
+            found = self._found[name] = ChainsOfNode(self._nodes[name], self._gate_context, self._awaited)
         return found
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the nodes by name."""
-        return iter(self._nodes.by_name)
+        return iter(self._nodes)
 
     def __len__(self) -> int:
         """Count the nodes."""
-        return len(self._nodes.by_name)
+        return len(self._nodes)
+
+
+def lifts_pod_rules(method: Method, facts: NodeFacts) -> bool:
+    """Return whether a node's drain is bounded, so that its pods' rules don't count (docs/rules.md#gates, #repair)."""
+    if method is Method.UNHEALTHY and facts.sickness is not None and facts.sickness.rule.drain_for is not None:
+        return True
+    return method in MAY_WAIT and facts.claim is not None and is_bounded(facts.claim)
 
 
 def is_bounded(claim: NodeClaim) -> bool:

@@ -1,11 +1,14 @@
-"""What every gate's rule gets besides the node, and the results that it returns.
+"""The form of every rule of gates 1 to 7: its gate, until when it is closed for a node, and why.
 
-Sits in decide, below the rules.
+A rule does not say yes or no but until when it is closed. So the table (`table`) computes it once for each node and
+compares it with the clock from then on, and the sentences (`candidates`) follow from the same answer. Sits in decide,
+below the rules.
 """
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import lru_cache
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -13,7 +16,11 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.vetoes import Vetoes
 from dovetail.model.objects import Pod
 from dovetail.model.settings import Settings
+from dovetail.model.timing.duration import END_OF_TIME
 from dovetail.model.verdicts import Figure, Gate, GateResult
+
+NEVER: Final = END_OF_TIME
+"""A gate that is closed until then does not open by time."""
 
 
 class GateContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +38,54 @@ class GateContext(msgspec.Struct, frozen=True, kw_only=True):
     vetoes: Vetoes | None = None
 
 
+class Said(NamedTuple):
+    """A sentence and the numbers behind it."""
+
+    why: str
+    figures: Mapping[str, Figure]
+
+
+def said(why: str, **figures: Figure) -> Said:
+    """Return a sentence with its numbers."""
+    return Said(why, figures)
+
+
+ClosedUntil = Callable[[NodeFacts, GateContext], datetime | bool | None]
+"""Returns until when a gate is closed for a node; True: it does not open by time; None or False: it is open.
+
+Depends only on the facts, the settings, the managed pools and `may_surge`, because the answer is kept while these stay
+the same. Three rules differ, and the table knows them: pods' windows (which recur), PDBs and buffers (asked in every
+round).
+"""
+Sentence = Callable[[NodeFacts, GateContext], Said]
+
+
+class GateRule(NamedTuple):
+    """One gate: until when it is closed, why it is closed, and what is said of a node that passes."""
+
+    gate: Gate
+    closed_until: ClosedUntil
+    why: Sentence
+    passes: GateResult | Sentence
+
+    def __call__(self, facts: NodeFacts, gate_context: GateContext) -> GateResult:
+        """Return the result of the gate now, with its sentence."""
+        until = self.closed_until(facts, gate_context)
+        if until and (until is True or gate_context.now < until):
+            why, figures = self.why(facts, gate_context)
+            return GateResult(gate=self.gate, passed=False, why=why, figures=figures)
+        if isinstance(self.passes, GateResult):
+            return self.passes
+        why, figures = self.passes(facts, gate_context)
+        return GateResult(gate=self.gate, passed=True, why=why, figures=figures) if figures else passed(self.gate, why)
+
+
+def rule(gate: Gate, closed_until: ClosedUntil, passes: str | Sentence) -> Callable[[Sentence], GateRule]:
+    """Make a rule of the function that returns why its gate is closed."""
+    always = passed(gate, passes) if isinstance(passes, str) else passes
+    return lambda why: GateRule(gate, closed_until, why, always)
+
+
 @lru_cache(maxsize=256)
 def passed(gate: Gate, why: str) -> GateResult:
     """Return the result of a gate that a node passed without figures; the same object for all nodes."""
@@ -45,6 +100,3 @@ def stopped(gate: Gate, why: str, **figures: Figure) -> GateResult:
 def pod_name(pod: Pod) -> str:
     """Return `namespace/name`."""
     return f"{pod.metadata.namespace}/{pod.metadata.name}"
-
-
-Rule = Callable[[NodeFacts, GateContext], GateResult]

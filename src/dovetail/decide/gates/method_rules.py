@@ -1,89 +1,121 @@
-"""The rules of gate 7 of spec section 4: each method's own conditions (spec sections 5 and 19; docs/designs).
+"""The rules of gate 7: each method's own conditions (docs/rules.md#gates, #methods and #repair; docs/designs).
 
 `candidates` says which rules belong to which method, and in which order. Sits in decide, above facts and timers.
 """
 
-from functools import lru_cache
+from datetime import datetime
+from typing import Final
 
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates import timers
-from dovetail.decide.gates.gate_results import GateContext, passed, pod_name, stopped
+from dovetail.decide.gates.gate_results import GateContext, Said, pod_name, rule, said
 from dovetail.decide.words import clock, nanoseconds, seconds
 from dovetail.model import names
+from dovetail.model.command import Method
 from dovetail.model.objects import Pod, is_true
 from dovetail.model.policies.policy import ConsolidationPolicy
 from dovetail.model.settings import Settings
-from dovetail.model.verdicts import Figure, Gate, GateResult
+from dovetail.model.verdicts import Figure, Gate
 
 
-def _is_empty(facts: NodeFacts, gate_context: GateContext) -> bool:
-    return facts.empty_for_karpenter if gate_context.settings.rules.empty_by_pod_cost else facts.empty
+def wants(method: Method, facts: NodeFacts, settings: Settings, now: datetime) -> bool:
+    """Return whether a method's own condition holds for a node, whatever its other gates say; cost wants none."""
+    match method:
+        case Method.UNHEALTHY:
+            return facts.sickness is not None and now >= facts.sickness.due
+        case Method.EMPTY:
+            return _is_empty(facts, settings)
+        case Method.EXPIRED:
+            return settings.rules.retires_expired and facts.expires_at is not None and now >= facts.expires_at
+        case Method.DRIFTED:
+            return facts.drifted
+        case _:
+            return False
 
 
-def empty_only(facts: NodeFacts, gate_context: GateContext) -> GateResult:
-    """Check that the node is empty."""
-    if not _is_empty(facts, gate_context):
-        return _not_empty(len(facts.reschedulable))
-    return passed(Gate.NOT_EMPTY, "It is empty.")
+def _is_empty(facts: NodeFacts, settings: Settings) -> bool:
+    return facts.empty_for_karpenter if settings.rules.empty_by_pod_cost else facts.empty
 
 
-@lru_cache(maxsize=1024)
-def _not_empty(count: int) -> GateResult:
-    return stopped(Gate.NOT_EMPTY, f"It is not empty: {_pods(count)} would have to move.", pods=count)
+@rule(Gate.NOT_EMPTY, lambda facts, gates: not _is_empty(facts, gates.settings), "It is empty.")
+def empty_only(facts: NodeFacts, _: GateContext) -> Said:
+    """The node is not empty."""
+    count = len(facts.reschedulable)
+    return said(f"It is not empty: {'1 pod' if count == 1 else f'{count} pods'} would have to move.", pods=count)
 
 
-def occupied_only(facts: NodeFacts, gate_context: GateContext) -> GateResult:
-    """Check that the node is not empty."""
-    if _is_empty(facts, gate_context):
-        return stopped(Gate.NOT_EMPTY, "It is empty: that is for the method `empty`.", pods=len(facts.reschedulable))
-    return passed(Gate.NOT_EMPTY, "It is not empty.")
+@rule(Gate.NOT_EMPTY, lambda facts, gates: _is_empty(facts, gates.settings), "It is not empty.")
+def occupied_only(facts: NodeFacts, _: GateContext) -> Said:
+    """The node is empty."""
+    return said("It is empty: that is for the method `empty`.", pods=len(facts.reschedulable))
 
 
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"
+def _is_static(facts: NodeFacts, _: GateContext) -> bool:
+    return facts.policy is not None and facts.policy.static
 
 
-def not_static(facts: NodeFacts, _: GateContext) -> GateResult:
-    """Check that the pool is not static."""
+@rule(Gate.POOL_POLICY, _is_static, "Its pool may be consolidated.")
+def not_static(facts: NodeFacts, _: GateContext) -> Said:
+    """The pool is static."""
+    return said(f"NodePool {facts.pool_name} is static (spec.replicas): it is never consolidated.")
+
+
+def _keeps_pods(facts: NodeFacts, gate_context: GateContext) -> bool:
+    policy = facts.policy
+    if policy is None:
+        return False
+    if policy.consolidation_policy is ConsolidationPolicy.BALANCED and not gate_context.settings.rules.balanced_policy:
+        return True
+    return policy.consolidation_policy is ConsolidationPolicy.WHEN_EMPTY or policy.static
+
+
+@rule(Gate.POOL_POLICY, _keeps_pods, "Its pool may be consolidated.")
+def underutilized_allowed(facts: NodeFacts, gate_context: GateContext) -> Said:
+    """The pool's policy does not allow consolidating nodes with pods."""
     assert facts.policy is not None
-    if facts.policy.static:
-        return stopped(
-            Gate.POOL_POLICY, f"NodePool {facts.pool_name} is static (spec.replicas): it is never consolidated."
-        )
-    return passed(Gate.POOL_POLICY, "Its pool may be consolidated.")
-
-
-def underutilized_allowed(facts: NodeFacts, gate_context: GateContext) -> GateResult:
-    """Check that the pool's policy allows consolidating nodes with pods."""
-    assert facts.policy is not None
-    if facts.policy.consolidation_policy is ConsolidationPolicy.WHEN_EMPTY:
-        return stopped(
-            Gate.POOL_POLICY,
+    policy = facts.policy.consolidation_policy
+    if policy is ConsolidationPolicy.WHEN_EMPTY:
+        return said(
             f"NodePool {facts.pool_name} consolidates empty nodes only (consolidationPolicy WhenEmpty).",
-            consolidationPolicy=facts.policy.consolidation_policy.value,
+            consolidationPolicy=policy.value,
         )
-    return not_static(facts, gate_context)
+    if policy is ConsolidationPolicy.BALANCED and not gate_context.settings.rules.balanced_policy:
+        return said(
+            f"NodePool {facts.pool_name} has the policy Balanced, which this version of Karpenter doesn't know.",
+            consolidationPolicy=policy.value,
+        )
+    return not_static.why(facts, gate_context)
 
 
-def consolidate_after_passed(facts: NodeFacts, gate_context: GateContext) -> GateResult:
-    """Check that `consolidateAfter` has passed since the last pod event."""
-    assert facts.policy is not None
-    assert facts.claim is not None
-    gate, period = Gate.CONSOLIDATE_AFTER, facts.policy.consolidate_after
-    if period is None:
-        return stopped(gate, f"NodePool {facts.pool_name} has consolidateAfter Never.", consolidateAfter="Never")
+def _idle_from(facts: NodeFacts, gate_context: GateContext) -> datetime | bool | None:
+    if facts.policy is None or facts.policy.consolidate_after is None:
+        return True
     if gate_context.settings.rules.consolidatable_condition:
-        if is_true(facts.claim.status.conditions, names.CONDITION_CONSOLIDATABLE):
-            return passed(gate, "Its NodeClaim has condition Consolidatable.")
-        return stopped(
-            gate, "Its NodeClaim does not have condition Consolidatable.", consolidateAfter=nanoseconds(period)
-        )
-    timer = timers.consolidate_after(facts)
-    if timer is None or not timer.running(gate_context.now):
-        return passed(gate, "consolidateAfter has passed.")
+        claim = facts.claim
+        return claim is None or not is_true(claim.status.conditions, names.CONDITION_CONSOLIDATABLE)
+    return None if facts.consolidate_after is None else facts.consolidate_after.until
+
+
+_CONSOLIDATABLE: Final = said("Its NodeClaim has condition Consolidatable.")
+_IDLE: Final = said("consolidateAfter has passed.")
+
+
+def _why_idle(_: NodeFacts, gate_context: GateContext) -> Said:
+    return _CONSOLIDATABLE if gate_context.settings.rules.consolidatable_condition else _IDLE
+
+
+@rule(Gate.CONSOLIDATE_AFTER, _idle_from, _why_idle)
+def consolidate_after_passed(facts: NodeFacts, gate_context: GateContext) -> Said:
+    """`consolidateAfter` has not passed since the last pod event."""
+    assert facts.policy is not None
+    period = facts.policy.consolidate_after
+    if period is None:
+        return said(f"NodePool {facts.pool_name} has consolidateAfter Never.", consolidateAfter="Never")
+    if gate_context.settings.rules.consolidatable_condition:
+        return said("Its NodeClaim does not have condition Consolidatable.", consolidateAfter=nanoseconds(period))
+    timer = facts.consolidate_after
+    assert timer is not None
     left = seconds(timer.until - gate_context.now)
-    return stopped(
-        gate,
+    return said(
         f"A pod came or went {seconds(gate_context.now - timer.since)} ago; consolidateAfter {nanoseconds(period)} "
         f"ends in {left}.",
         consolidateAfter=nanoseconds(period),
@@ -92,27 +124,29 @@ def consolidate_after_passed(facts: NodeFacts, gate_context: GateContext) -> Gat
     )
 
 
-def old_enough(facts: NodeFacts, gate_context: GateContext) -> GateResult:
-    """Check that the node is older than `minNodeAge`."""
-    gate, at = Gate.MIN_NODE_AGE, facts.old_enough_at
-    if at is None or gate_context.now >= at:
-        return passed(gate, "It is old enough to be consolidated.")
+@rule(Gate.MIN_NODE_AGE, lambda facts, _: facts.old_enough_at, "It is old enough to be consolidated.")
+def old_enough(facts: NodeFacts, gate_context: GateContext) -> Said:
+    """The node is younger than `minNodeAge`."""
+    at = facts.old_enough_at
+    assert at is not None
     assert facts.policy is not None
     assert facts.policy.min_node_age is not None
     age = nanoseconds(facts.policy.min_node_age)
     left = seconds(at - gate_context.now)
-    return stopped(gate, f"It is younger than minNodeAge {age}: {left} to go.", minNodeAge=age, until=clock(at))
+    return said(f"It is younger than minNodeAge {age}: {left} to go.", minNodeAge=age, until=clock(at))
 
 
-def grace_period_passed(facts: NodeFacts, gate_context: GateContext) -> GateResult:
-    """Check that the node is not in its consolidation grace period (grace-period)."""
-    gate = Gate.GRACE_PERIOD
-    timer = timers.grace_period(facts) if gate_context.settings.rules.grace_period else None
-    if timer is None or not timer.running(gate_context.now):
-        return passed(gate, "It is not in a grace period.")
+@rule(
+    Gate.GRACE_PERIOD,
+    lambda facts, gates: facts.hidden_until if gates.settings.rules.grace_period else None,
+    "It is not in a grace period.",
+)
+def grace_period_passed(facts: NodeFacts, gate_context: GateContext) -> Said:
+    """The node is in its consolidation grace period (grace-period)."""
+    timer = facts.grace_period
+    assert timer is not None
     left, period = seconds(timer.until - gate_context.now), nanoseconds(timer.period)
-    return stopped(
-        gate,
+    return said(
         f"A pod came or went {seconds(gate_context.now - timer.since)} ago; "
         f"its grace period of {period} ends in {left}.",
         consolidationGracePeriod=period,
@@ -121,80 +155,115 @@ def grace_period_passed(facts: NodeFacts, gate_context: GateContext) -> GateResu
     )
 
 
-def price_known(facts: NodeFacts, gate_context: GateContext) -> GateResult:
-    """Check that the catalogue has a price for the node."""
-    gate = Gate.INSTANCE_TYPE_KNOWN
+def _price_unknown(facts: NodeFacts, gate_context: GateContext) -> bool:
+    return (
+        not facts.type_known
+        or names.CAPACITY_TYPE not in facts.labels
+        or names.ZONE not in facts.labels
+        or (facts.offering_price is None and gate_context.settings.rules.unpriced_nodes_stay)
+    )
+
+
+@rule(Gate.INSTANCE_TYPE_KNOWN, _price_unknown, "Its instance type, zone and capacity type are known.")
+def price_known(facts: NodeFacts, _: GateContext) -> Said:
+    """The catalogue has no price for the node."""
     if not facts.type_known:
-        return stopped(
-            gate,
+        return said(
             f"Instance type {facts.instance_type or '(no label)'} is not in the catalogue.",
             instanceType=facts.instance_type,
         )
     for label in (names.CAPACITY_TYPE, names.ZONE):
         if label not in facts.labels:
-            return stopped(gate, f"The node has no label {label}.", label=label)
-    if facts.offering_price is None and gate_context.settings.rules.unpriced_nodes_stay:
-        # The cost of a node without a price is unknown, not 0: removing it could save any amount.
-        return stopped(
-            gate,
-            f"The catalogue has no price for {facts.instance_type} as {facts.capacity_type} in {facts.zone}.",
-            instanceType=facts.instance_type,
-            capacityType=facts.capacity_type,
-            zone=facts.zone,
-        )
-    return passed(gate, "Its instance type, zone and capacity type are known.")
+            return said(f"The node has no label {label}.", label=label)
+    # The cost of a node without a price is unknown, not 0: removing it could save any amount.
+    return said(
+        f"The catalogue has no price for {facts.instance_type} as {facts.capacity_type} in {facts.zone}.",
+        instanceType=facts.instance_type,
+        capacityType=facts.capacity_type,
+        zone=facts.zone,
+    )
 
 
-def expired(facts: NodeFacts, gate_context: GateContext) -> GateResult:
-    """Check that the node has reached `expireAfter`."""
-    gate = Gate.NOT_EXPIRED
-    if not gate_context.settings.rules.retires_expired:
-        return stopped(gate, "Expiry is left to Karpenter.")
-    if facts.expire_after is None or facts.created is None:
-        return stopped(gate, "It never expires.", expireAfter="Never")
-    at = facts.expires_at
+def _expires(facts: NodeFacts, gate_context: GateContext) -> datetime | bool:
+    return facts.expires_at if gate_context.settings.rules.retires_expired and facts.expires_at is not None else True
+
+
+def _expiry(facts: NodeFacts, gate_context: GateContext) -> Said:
+    """Return when the node expires or expired, with the figures."""
+    at, now = facts.expires_at, gate_context.now
     assert at is not None
-    if gate_context.now < at:
-        return stopped(
-            gate,
-            f"It expires in {seconds(at - gate_context.now)}.",
-            expireAfter=nanoseconds(facts.expire_after),
-            expiresAt=clock(at),
-        )
-    return GateResult(
-        gate=gate,
-        passed=True,
-        why=f"It expired {seconds(gate_context.now - at)} ago.",
-        figures={"expireAfter": nanoseconds(facts.expire_after), "expiresAt": clock(at)},
-    )
+    figures: dict[str, Figure] = {"expiresAt": clock(at)}
+    if facts.expire_after is not None:
+        figures["expireAfter"] = nanoseconds(facts.expire_after)
+    force = ""
+    if facts.forced_at is not None:
+        figures["forcedAt"] = clock(facts.forced_at)
+        force = f"; Karpenter ends it by force in {seconds(facts.forced_at - now)}" if now < facts.forced_at else ""
+    if now < at:
+        return said(f"It expires in {seconds(at - now)}.", **figures)
+    return said(f"It expired {seconds(now - at)} ago{force}.", **figures)
 
 
-def drifted(facts: NodeFacts, _: GateContext) -> GateResult:
-    """Check that the node has drifted."""
+@rule(Gate.NOT_EXPIRED, _expires, _expiry)
+def expired(facts: NodeFacts, gate_context: GateContext) -> Said:
+    """The node does not count as expired: by its pool's `expireAfter`, or shortly before Karpenter's own expiry."""
+    if not gate_context.settings.rules.retires_expired:
+        return said("Expiry is left to Karpenter.")
+    if facts.expires_at is None:
+        return said("It never expires.", expireAfter="Never")
+    return _expiry(facts, gate_context)
+
+
+def _drifts(facts: NodeFacts, _: GateContext) -> datetime | bool | None:
     if facts.drifted_since is None:
-        return stopped(Gate.NOT_DRIFTED, "It has not drifted.")
-    return GateResult(
-        gate=Gate.NOT_DRIFTED, passed=True, why="It has drifted.", figures={"since": clock(facts.drifted_since)}
-    )
+        return True
+    return None if facts.roll is None or facts.found_drifted else facts.roll.requested
 
 
-def no_buffer(facts: NodeFacts, gate_context: GateContext) -> GateResult:
-    """Check that the node provides no room for a CapacityBuffer."""
-    gate, count = Gate.CAPACITY_BUFFER, gate_context.buffered.get(facts.name, 0)
-    if not count:
-        return passed(gate, "It holds no room for a CapacityBuffer.")
+def _why_drifted(facts: NodeFacts, _: GateContext) -> Said:
+    roll = facts.roll
+    if roll is None or facts.found_drifted:
+        assert facts.drifted_since is not None
+        return said("It has drifted.", since=clock(facts.drifted_since))
+    why = f" ({roll.reason})" if roll.reason else ""
+    asked = clock(roll.requested)
+    return said(f"A person asked at {asked} to replace it{why}.", requested=asked, before=clock(roll.before))
+
+
+@rule(Gate.NOT_DRIFTED, _drifts, _why_drifted)
+def drifted(facts: NodeFacts, _: GateContext) -> Said:
+    """The node has not drifted, and nobody asked to replace it by now."""
+    roll = facts.roll
+    if facts.drifted_since is None or roll is None:
+        return said("It has not drifted.")
+    why = f" ({roll.reason})" if roll.reason else ""
+    asked = clock(roll.requested)
+    return said(f"It is to be replaced from {asked} on{why}.", requested=asked, before=clock(roll.before))
+
+
+@rule(
+    Gate.CAPACITY_BUFFER,
+    lambda facts, gates: bool(gates.buffered.get(facts.name)),
+    "It holds no room for a CapacityBuffer.",
+)
+def no_buffer(facts: NodeFacts, gate_context: GateContext) -> Said:
+    """The node provides room for a CapacityBuffer."""
+    count = gate_context.buffered[facts.name]
     what = "1 virtual pod" if count == 1 else f"{count} virtual pods"
-    return stopped(gate, f"It is empty but holds room for {what} of CapacityBuffers.", virtualPods=count)
+    return said(f"It is empty but holds room for {what} of CapacityBuffers.", virtualPods=count)
 
 
-def no_resource_claims(facts: NodeFacts, gate_context: GateContext) -> GateResult:
-    """Check that no pod that would move has resource claims."""
-    assert facts.policy is not None
-    gate, pod = Gate.DYNAMIC_RESOURCES, facts.claiming
-    if pod is None or facts.policy.static or not gate_context.settings.rules.resource_claims_stay:
-        # Karpenter finds out in its simulation; a static pool's node goes without one.
-        return passed(gate, "No pod that would move has resource claims.")
-    return stopped(gate, claims_why(pod, gate_context.settings), pod=pod_name(pod))
+def _has_claims(facts: NodeFacts, gate_context: GateContext) -> bool:
+    # Karpenter finds out in its simulation; a static pool's node goes without one.
+    stays = gate_context.settings.rules.resource_claims_stay
+    return facts.claiming is not None and stays and facts.policy is not None and not facts.policy.static
+
+
+@rule(Gate.DYNAMIC_RESOURCES, _has_claims, "No pod that would move has resource claims.")
+def no_resource_claims(facts: NodeFacts, gate_context: GateContext) -> Said:
+    """A pod that would move has resource claims."""
+    assert facts.claiming is not None
+    return said(claims_why(facts.claiming, gate_context.settings), pod=pod_name(facts.claiming))
 
 
 def claims_why(pod: Pod, settings: Settings) -> str:
@@ -204,22 +273,31 @@ def claims_why(pod: Pod, settings: Settings) -> str:
     return f"Pod {pod_name(pod)} has resource claims: Dovetail does not simulate where its devices would be allocated."
 
 
-def unhealthy(facts: NodeFacts, gate_context: GateContext) -> GateResult:
-    """Check that a condition has marked the node as broken for long enough (spec section 19)."""
-    gate, sickness = Gate.NOT_UNHEALTHY, facts.sickness
-    if sickness is None:
-        return stopped(gate, "No condition says that it is broken.")
+def _broken(facts: NodeFacts, gate_context: GateContext) -> Said:
+    """Return the condition that says that the node is broken, and for how long."""
+    sickness = facts.sickness
+    assert sickness is not None
     rule = sickness.rule
     what = f"Its condition {rule.condition} has been {rule.status} for {seconds(gate_context.now - sickness.since)}"
-    figures: dict[str, Figure] = {"condition": rule.condition, "status": rule.status, "since": clock(sickness.since)}
-    if gate_context.now < sickness.due:
-        left = seconds(sickness.due - gate_context.now)
-        return stopped(gate, f"{what}; it is repaired in {left}.", **figures, due=clock(sickness.due))
-    return GateResult(gate=gate, passed=True, why=f"{what}.", figures=figures)
+    return said(f"{what}.", condition=rule.condition, status=rule.status, since=clock(sickness.since))
 
 
-def may_be_repaired(facts: NodeFacts, _: GateContext) -> GateResult:
-    """Check the do-not-repair annotation of the node."""
-    if facts.annotations.get(names.DO_NOT_REPAIR) == "true":
-        return stopped(Gate.DO_NOT_REPAIR, f"The node says {names.DO_NOT_REPAIR}=true.", annotation=names.DO_NOT_REPAIR)
-    return passed(Gate.DO_NOT_REPAIR, "The node does not say do-not-repair.")
+@rule(Gate.NOT_UNHEALTHY, lambda facts, _: True if facts.sickness is None else facts.sickness.due, _broken)
+def unhealthy(facts: NodeFacts, gate_context: GateContext) -> Said:
+    """No condition has marked the node as broken for long enough (docs/rules.md#repair)."""
+    sickness = facts.sickness
+    if sickness is None:
+        return said("No condition says that it is broken.")
+    why, figures = _broken(facts, gate_context)
+    left = seconds(sickness.due - gate_context.now)
+    return said(f"{why[:-1]}; it is repaired in {left}.", **figures, due=clock(sickness.due))
+
+
+@rule(
+    Gate.DO_NOT_REPAIR,
+    lambda facts, _: facts.annotations.get(names.DO_NOT_REPAIR) == "true",
+    "The node does not say do-not-repair.",
+)
+def may_be_repaired(_facts: NodeFacts, _: GateContext) -> Said:
+    """The node says do-not-repair."""
+    return said(f"The node says {names.DO_NOT_REPAIR}=true.", annotation=names.DO_NOT_REPAIR)

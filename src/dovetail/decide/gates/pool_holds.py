@@ -1,7 +1,8 @@
 """What blocks a whole pool, whatever its budgets say: health limits, and allow windows that are closed.
 
-Spec sections 14 and 17. Each rule returns the gate that stops the pool for a reason, or None. The budget ledger calls
-them; methods only see that nothing is left. Knows no prices and no simulation. Sits in decide, below budgets.
+See docs/rules.md#windows and #health. Each rule returns the gate that stops the pool for a reason, or None. The budget
+ledger calls them; methods only see that nothing is left. Knows no prices and no simulation. Sits in decide, below
+budgets.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -118,7 +119,8 @@ def health_holds(
 
 def _halted(name: str, halt: Halt) -> GateResult:
     who = f" ({', '.join(halt.owners[:3])})" if halt.owners else ""
-    why = f"NodePool {name} has halted: {halt.why}{who}. It goes on when they are ready, or after dovetail resume."
+    until = "when they are ready, or after" if halt.command else "after"
+    why = f"NodePool {name} has halted: {halt.why}{who}. It goes on {until} dovetail resume."
     return _stopped(Gate.HEALTH, why, nodePool=name, command=halt.command)
 
 

@@ -1,4 +1,4 @@
-"""Is a cost action worth it? The price gates of spec section 8, in order, on the result of the simulation.
+"""Is a cost action worth it? The price gates of docs/rules.md#price, in order, on the result of the simulation.
 
 savings-threshold: Design Options 1, Recommendation ("Where this fits in the consolidation pipeline"), Appendix A. Given
 the nodes to remove and the one new node, it keeps the instance types that may be launched, or says at which gate none
@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from dovetail.decide.gates.price_refusals import Refusal, below_threshold, no_cheaper, not_less, spot_switched_off
+from dovetail.decide.gates.price_refusals import below_threshold, no_cheaper, not_less, spot_switched_off
+from dovetail.decide.refusal import Refusal
 from dovetail.decide.words import dollars
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType
@@ -25,7 +26,7 @@ from dovetail.scheduling.result import LaunchPrice, NewNode
 
 _LAST: Final = Fraction(1, 1000)
 UNPAYABLE: Final = Fraction(10**30)
-"""What no move saves."""
+"""More than any move saves."""
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +42,17 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     wasted: Money = 0
     least: Fraction = Fraction(0)
     asked_waste: Fraction | None = None
+    gate: Gate = Gate.SAVINGS_THRESHOLD
+    """The gate that says that it saves too little."""
+    restarts: Fraction = Fraction(0)
+    """What its restarts are worth."""
+    launch: Fraction = Fraction(0)
+    launch_later: Fraction = Fraction(0)
+    """The share of its price that a replacement must earn in each hour, if nodes go at once and if they go later."""
+    together: Money | None = None
+    """What all nodes of the command cost together, if that is not the sum of their prices (commitments)."""
+    kept_price: Money | None = None
+    """What this node costs if it is kept and the others go, if that is not its price."""
 
 
 class Approved(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,14 +63,23 @@ class Approved(msgspec.Struct, frozen=True, kw_only=True):
     savings_float: float
     required: Fraction = Fraction(0)
     by_waste: bool = False
+    restarts: Fraction = Fraction(0)
+    """What the restarts are worth, if the pools price them (docs/rules.md#one-price)."""
 
     @property
     def value(self) -> Fraction:
-        """Return what it saves beyond what it had to save (spec section 21); moves approved only by waste come last."""
+        """Return what it saves beyond what it has to (docs/rules.md#value); moves approved only by waste come last."""
         return self.savings * _LAST if self.by_waste else self.savings - self.required
 
 
 Judgement = Approved | Refusal
+
+
+def paid_for(sources: Sequence[Source]) -> Money:
+    """Return what nodes cost together."""
+    if sources and sources[0].together is not None:
+        return sources[0].together
+    return sum(source.price for source in sources)
 
 
 def judge_delete(sources: Sequence[Source], settings: Settings) -> Judgement:
@@ -66,24 +87,28 @@ def judge_delete(sources: Sequence[Source], settings: Settings) -> Judgement:
 
     Design: savings-threshold, Consolidate-delete behavior.
     """
-    price = sum(source.price for source in sources)
+    price = paid_for(sources)
     required = required_of(sources, settings)
     if price < required:
-        return below_threshold(price, price, required, replaced=False)
+        return below_threshold(price, price, required, replaced=False, gate=gate_of(sources))
     return approval(sources, (), price, settings)
 
 
 def judge_replace(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> Judgement:
-    """Judge replacing nodes by one: gates 1 to 5 of section 8. `new_node` has its types sorted by price (gate 1)."""
-    price = sum(source.price for source in sources)
-    required = required_of(sources, settings)
+    """Judge replacing nodes by one (docs/rules.md#price, gates 1 to 5). The types of `new_node` are sorted by price."""
+    price = paid_for(sources)
+    required = required_of(sources, settings, replaced=True)
     spot_to_spot = all(s.capacity_type == names.SPOT for s in sources) and may_be_spot(new_node, settings)
     if spot_to_spot:
         if not settings.spot_to_spot_consolidation:
             return spot_switched_off(price)
         new_node = new_node.narrowed(names.SPOT)
         new_node = new_node.with_types(new_node.offered_types())
-    gates = _FloatGates(sources) if settings.rules.float_prices else _ExactGates(price, required)
+    gates = (
+        _FloatGates(sources, settings)
+        if settings.rules.float_prices
+        else _ExactGates(price, required, gate_of(sources))
+    )
     kept = gates.cheaper(new_node)
     refusal = refuse_few_values(new_node, kept, settings) or gates.refuse(new_node, kept)
     if refusal:
@@ -129,22 +154,44 @@ def refuse_one_at_most(price: Money, required: tuple[int, int], launch: LaunchPr
     return below_threshold(savings, price, Fraction(amount, unit), replaced=replaced, simulated=False)
 
 
-def required_of(sources: Sequence[Source], settings: Settings) -> Fraction:
-    """Sum threshold x disruption cost over the nodes, each by its own pool's threshold (section 8, gate 3)."""
+def required_of(sources: Sequence[Source], settings: Settings, *, replaced: bool = False) -> Fraction:
+    """Sum threshold x disruption cost over the nodes, each by its own pool's threshold (docs/rules.md#price, gate 3).
+
+    `replaced`: new nodes are launched for them, which may have a price too (docs/rules.md#one-price).
+    """
     if not settings.rules.savings_threshold:
         return Fraction(0)
     if has_wasted_enough(sources):
-        return least_of(sources)
-    return sum((source.required for source in sources), Fraction(0))
+        return least_of(sources, replaced=replaced)
+    return _at_once(sources, replaced=replaced)
 
 
-def least_of(sources: Sequence[Source]) -> Fraction:
+def _at_once(sources: Sequence[Source], *, replaced: bool) -> Fraction:
+    bar = sum((source.required for source in sources), Fraction(0))
+    return _with_launch(bar, max(source.launch for source in sources), sources) if replaced else bar
+
+
+def least_of(sources: Sequence[Source], *, replaced: bool = False) -> Fraction:
     """Return what nodes must save even after they have wasted enough (setting wasteFloor); at most their threshold."""
-    return sum((min(source.least, source.required) for source in sources), Fraction(0))
+    bar = sum((min(source.least, source.required) for source in sources), Fraction(0))
+    return _with_launch(bar, max(source.launch_later for source in sources), sources) if replaced else bar
+
+
+def _with_launch(bar: Fraction, share: Fraction, sources: Sequence[Source]) -> Fraction:
+    """Add the price of launches to a bar: the new nodes must also earn `share` of their price in each hour.
+
+    s >= bar + share x (c - s), where c is what the nodes cost and s what is saved, solved for s.
+    """
+    return (bar + share * paid_for(sources)) / (1 + share) if share else bar
+
+
+def gate_of(sources: Sequence[Source]) -> Gate:
+    """Return the gate that refuses nodes which save too little."""
+    return sources[0].gate if sources else Gate.SAVINGS_THRESHOLD
 
 
 def has_wasted_enough(sources: Sequence[Source]) -> bool:
-    """Return whether nodes together have wasted as much as their disruption is worth (spec section 22)."""
+    """Return whether nodes together have wasted as much as their disruption is worth (docs/rules.md#waste)."""
     asked = Fraction(0)
     for source in sources:
         if source.asked_waste is None:
@@ -156,14 +203,15 @@ def has_wasted_enough(sources: Sequence[Source]) -> bool:
 def approval(sources: Sequence[Source], new_nodes: tuple[NewNode, ...], savings: Money, settings: Settings) -> Approved:
     """Approve a move: because it saves what its disruption requires, or because of what was wasted."""
     asks = settings.rules.savings_threshold
-    required = sum((s.required for s in sources), Fraction(0)) if asks else Fraction(0)
+    required = _at_once(sources, replaced=bool(new_nodes)) if asks else Fraction(0)
     by_waste = savings < required
     return Approved(
         new_nodes=new_nodes,
         savings=savings,
         savings_float=float_sum(sources) - sum(map(_cheapest_float, new_nodes)),
-        required=least_of(sources) if by_waste else required,
+        required=least_of(sources, replaced=bool(new_nodes)) if by_waste else required,
         by_waste=by_waste,
+        restarts=sum((source.restarts for source in sources), Fraction(0)),
     )
 
 
@@ -185,8 +233,8 @@ def may_be_spot(new_node: NewNode, settings: Settings) -> bool:
 class _ExactGates:
     """Gates 2 and 3 with exact money."""
 
-    def __init__(self, price: Money, required: Fraction) -> None:
-        self.price, self.required = price, required
+    def __init__(self, price: Money, required: Fraction, gate: Gate) -> None:
+        self.price, self.required, self.gate = price, required, gate
 
     def cheaper(self, new_node: NewNode) -> list[InstanceType]:
         """Keep the types that save something, and enough (savings-threshold, Modified algorithm)."""
@@ -212,15 +260,17 @@ class _ExactGates:
             self.required,
             replaced=True,
             cheaper=sum(1 for a in amounts if a < self.price),
+            gate=self.gate,
         )
 
 
 class _FloatGates:
     """Gate 2 in Karpenter's float arithmetic; it has no gate 3."""
 
-    def __init__(self, sources: Sequence[Source]) -> None:
-        self.price = float_sum(sources)
-        self.exact = sum(source.price for source in sources)
+    def __init__(self, sources: Sequence[Source], settings: Settings) -> None:
+        unknown = settings.rules.unpriced_node_frees_batch and any(s.offering_price is None for s in sources)
+        self.price = 0.0 if unknown else float_sum(sources)
+        self.exact = paid_for(sources)
 
     def cheaper(self, new_node: NewNode) -> list[InstanceType]:
         """Keep the types whose worst launch price is below the total price of the nodes."""
@@ -279,7 +329,7 @@ def flexible_enough(new_node: NewNode, settings: Settings, price: Money) -> NewN
 
 
 def spot_only_if_mixed(new_node: NewNode, settings: Settings) -> NewNode:
-    """Restrict to spot if both are possible, so that no pricier on-demand node is launched (section 8, gate 5)."""
+    """Restrict to spot if both are possible: no pricier on-demand node is launched (docs/rules.md#price, gate 5)."""
     if settings.rules.spot_by_requirements:
         mixed = all(new_node.allows(names.CAPACITY_TYPE, kind) for kind in (names.SPOT, names.ON_DEMAND))
         return new_node.narrowed(names.SPOT) if mixed else new_node
@@ -290,7 +340,7 @@ def spot_only_if_mixed(new_node: NewNode, settings: Settings) -> NewNode:
 
 
 def drop_same_type(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> NewNode | Refusal:
-    """Drop types for which keeping one of the nodes would be as good (section 8, gate 4).
+    """Drop types for which keeping one of the nodes would be as good (docs/rules.md#price, gate 4).
 
     If a removed node's type is among the remaining types, every type priced at or above the cheapest such node is
     dropped.
@@ -301,7 +351,7 @@ def drop_same_type(sources: Sequence[Source], new_node: NewNode, settings: Setti
         return _drop_same_type_float(sources, same, new_node, settings)
     if not same:
         return new_node
-    ceiling = min(source.price for source in same)
+    ceiling = min(source.price if source.kept_price is None else source.kept_price for source in same)
     kept = []
     for kind in new_node.instance_types:
         launch = new_node.worst_launch_price(kind)
@@ -325,7 +375,7 @@ def _drop_same_type_float(
     kept = _cheaper_than(new_node, ceiling)
     refusal = refuse_few_values(new_node, kept, settings)
     if refusal is None and not kept:
-        refusal = _same_type(same) if same else no_cheaper(sum(source.price for source in sources), None)
+        refusal = _same_type(same) if same else no_cheaper(paid_for(sources), None)
     return refusal or new_node.with_types(kept)
 
 
@@ -341,7 +391,7 @@ def _same_type(same: Sequence[Source]) -> Refusal:
 
 def _approve(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> Judgement:
     """Compute the savings: never overstated by default; Karpenter's estimate in its profile."""
-    price = sum(source.price for source in sources)
+    price = paid_for(sources)
     if settings.rules.hopeful_savings:
         cheapest = new_node.cheapest_launch_price(new_node.instance_types[0])
         savings = price - (cheapest.amount if cheapest else 0)

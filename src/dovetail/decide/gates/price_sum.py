@@ -1,4 +1,4 @@
-"""Is replacing nodes by several new ones worth it? The price gates of spec section 8, each for the sum (section 21).
+"""Is replacing nodes by several new ones worth it? The price gates, each for the sum (docs/rules.md#price and #value).
 
 `price.judge_replace` judges one new node. With several, each may be launched as any of its remaining types, so every
 combination must pass the gates: the money that may be spent beyond the cheapest types is shared equally. Sits in
@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from dovetail.decide.gates import price, price_refusals
 from dovetail.decide.gates.price import Judgement, Source
-from dovetail.decide.gates.price_refusals import Refusal
+from dovetail.decide.refusal import Refusal
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType
 from dovetail.model.money import Money
@@ -28,8 +28,8 @@ def judge_new_nodes(sources: Sequence[Source], new_nodes: Sequence[NewNode], set
 
 
 def _judge_several(sources: Sequence[Source], new_nodes: Sequence[NewNode], settings: Settings) -> Judgement:
-    paid = sum(source.price for source in sources)
-    required = price.required_of(sources, settings)
+    paid = price.paid_for(sources)
+    required = price.required_of(sources, settings, replaced=True)
     from_spot = all(source.capacity_type == names.SPOT for source in sources)
     spot_to_spot = [from_spot and price.may_be_spot(node, settings) for node in new_nodes]
     if any(spot_to_spot) and not settings.spot_to_spot_consolidation:
@@ -39,7 +39,7 @@ def _judge_several(sources: Sequence[Source], new_nodes: Sequence[NewNode], sett
     if total is None or total >= paid:
         return price_refusals.no_cheaper(paid, total)
     if paid - total < required:
-        return price_refusals.below_threshold(paid - total, paid, required, replaced=True)
+        return price_refusals.below_threshold(paid - total, paid, required, replaced=True, gate=price.gate_of(sources))
     spare = (paid - total - required) / len(nodes)  # an equal share for each
     kept: list[NewNode] = []
     for node, spot in zip(nodes, spot_to_spot, strict=True):
@@ -70,7 +70,7 @@ def _least_sum(nodes: Sequence[NewNode]) -> Money | None:
 
 
 def _affordable(node: NewNode, spare: Fraction, *, free: bool) -> list[InstanceType]:
-    """Keep the types that cost no more than so much beyond the cheapest; `free`: even less, as no savings are asked."""
+    """Keep the types that cost at most `spare` more than the cheapest; `free`: less than `spare` more."""
     launches = {kind.name: node.worst_launch_price(kind) for kind in node.instance_types}
     amounts = {name: launch.amount for name, launch in launches.items() if launch is not None}
     most = min(amounts.values()) + spare
@@ -81,7 +81,7 @@ def _affordable(node: NewNode, spare: Fraction, *, free: bool) -> list[InstanceT
 def _narrowed(
     sources: Sequence[Source], node: NewNode, kept: list[InstanceType], settings: Settings, *, spot_to_spot: bool
 ) -> NewNode | Refusal:
-    """Apply minValues, the same-type gate and the spot gates to one of the new nodes (section 8, gates 4 and 5)."""
+    """Apply minValues, the same-type gate and the spot gates to one new node (docs/rules.md#price, gates 4 and 5)."""
     refusal = price.refuse_few_values(node, kept, settings)
     if refusal:
         return refusal

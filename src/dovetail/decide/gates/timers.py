@@ -1,11 +1,10 @@
 """The two timers that pod events restart: consolidateAfter and consolidationGracePeriod.
 
-Spec section 2; grace-period, Key Design Principle. Until the first has passed, a node is not consolidated; until the
-second has passed, cost actions ignore it, as a source and as a destination. Knows only a node's last pod event and its
-pool's policy. Sits in decide, below candidates.
+See docs/rules.md#timers; grace-period, Key Design Principle. Until the first has passed, a node is not consolidated;
+until the second has passed, cost actions ignore it, as a source and as a destination. Knows only a node's last pod
+event and its pool's policy. Sits in decide, below candidates.
 """
 
-from collections.abc import Iterable
 from datetime import datetime
 
 from dovetail.decide.facts.node_facts import NodeFacts, Timer
@@ -32,34 +31,13 @@ def last_pod_event(claim: NodeClaim | None, seen: datetime | None = None) -> dat
     return None
 
 
-def consolidate_after(facts: NodeFacts) -> Timer | None:
-    """Return the consolidateAfter timer; None if the pool has none or no event is known."""
-    return facts.consolidate_after
-
-
-def grace_period(facts: NodeFacts) -> Timer | None:
-    """Return the timer that hides a node from cost actions; static pools ignore it (grace-period, Code Definition)."""
-    return facts.grace_period
-
-
-def in_grace_period(facts: NodeFacts, now: datetime) -> bool:
-    """Return whether the node is invisible to cost actions now."""
-    until = facts.hidden_until
-    return until is not None and now < until
-
-
-def closed_to_moved_pods(nodes: Iterable[NodeFacts], settings: Settings, now: datetime) -> list[NodeFacts]:
-    """Return the nodes that a cost action may not move pods to.
-
-    Those in their grace period (grace-period, Integration Points 2) and, as in Karpenter or if the setting says so,
-    those within consolidateAfter. Their own pods and capacity still count: they are closed, not gone (spec section 12).
-    """
-    ends = ((facts, closed_until(facts, settings)) for facts in nodes)
-    return [facts for facts, until in ends if until is not None and now < until]
-
-
 def closed_until(facts: NodeFacts, settings: Settings) -> datetime | None:
-    """Return when a cost action may move pods to a node again; None: it is not closed by a timer."""
+    """Return when a cost action may move pods to a node again; None: it is not closed by a timer.
+
+    Closed are nodes in their grace period (grace-period, Integration Points 2) and, as in Karpenter or if the setting
+    says so, those within consolidateAfter. Their own pods and capacity still count: they are closed, not gone
+    (docs/deviations.md).
+    """
     until = facts.hidden_until if settings.rules.grace_period else None
     timer = _destination_timer(facts, settings) if settings.consolidate_after_hides_destinations else None
     if timer is None:

@@ -1,19 +1,20 @@
 """What expiry and drift share: nodes that have to go, one command each, the empty ones together.
 
-Spec section 5, lifecycle-controller (LifecycleActions): an expired or drifted node that is empty is simply deleted, all
-such together; otherwise a command takes one node, deletes it where its pods find room, and else replaces it first.
-`static` handles nodes of static pools. The two methods decide which nodes, and in which order. Sits in
-decide, below `expired` and `drifted`.
+See docs/rules.md#methods, lifecycle-controller (LifecycleActions): empty nodes that are expired or drifted are deleted
+together. Any other gets a command of its own: it is deleted if its pods find room, and replaced first if they don't.
+`static` handles nodes of static pools. The two methods decide which nodes, and in which order. Sits in decide, below
+`expired` and `drifted`.
 """
 
 from collections.abc import Sequence
 
-from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods.method import budget_result, held_back, take_within
 from dovetail.decide.methods.moves import Move, bare_command, command_of, plain_move
 from dovetail.decide.methods.static import NO_RESERVED_CAPACITY, is_static, static_alone, terminate_first
+from dovetail.decide.refusal import Refusal
+from dovetail.decide.scene import Scene
+from dovetail.decide.work import Work
 from dovetail.model import names
 from dovetail.model.command import Command, Method
 from dovetail.model.karpenter import FeatureGate
@@ -24,22 +25,23 @@ from dovetail.scheduling.simulate import simulate
 
 
 def first_command(
-    context: RoundContext, method: Method, candidates: Sequence[NodeFacts]
+    work: Work, method: Method, candidates: Sequence[NodeFacts]
 ) -> tuple[Command | None, dict[str, GateResult]]:
     """Return the next command for nodes that have to go, in the order given, and what budgets block."""
-    left = context.left(method)
+    scene = work.scene
+    left = scene.left(method)
     empties = [facts for facts in candidates if goes_without_pods(facts)]
     taken, waiting = take_within(empties, left)
-    held = held_back(context, method, waiting)
+    held = held_back(scene, method, waiting)
     others = [facts for facts in candidates if not goes_without_pods(facts)]
     for facts in others:
         if left[facts.pool_name] <= 0:
-            held[facts.name] = budget_result(context, method, facts.pool_name)
+            held[facts.name] = budget_result(scene, method, facts.pool_name)
     if taken:
-        return bare_command(context, method, taken), held
+        return bare_command(scene, method, taken), held
     for facts in others:
         if facts.name not in held:
-            outcome = alone(context, method, facts)
+            outcome = alone(work, method, facts)
             if isinstance(outcome, Command):
                 return outcome, held
     return None, held
@@ -59,34 +61,35 @@ def goes_without_pods(facts: NodeFacts) -> bool:
     return facts.empty and not is_static(facts)
 
 
-def alone(context: RoundContext, method: Method, facts: NodeFacts) -> Command | Refusal:
+def alone(work: Work, method: Method, facts: NodeFacts) -> Command | Refusal:
     """Return what would happen to one node alone, ignoring budgets."""
+    scene = work.scene
     if is_static(facts):
-        return static_alone(context, method, facts)
-    if goes_without_pods(facts) and context.settings.rules.empty_skips_simulation:
-        return bare_command(context, method, (facts,))
-    move = plain_move(context, (facts,))
+        return static_alone(scene, method, facts)
+    if goes_without_pods(facts) and scene.settings.rules.empty_skips_simulation:
+        return bare_command(scene, method, (facts,))
+    move = plain_move(work, (facts,))
     if isinstance(move, Move):
-        return command_of(context, method, move)
+        return command_of(scene, method, move)
     unplaced = move.gate in (Gate.SIMULATION, Gate.UNINITIALIZED_DESTINATION)
-    return (_terminate_first(context, method, facts) if unplaced else None) or move
+    return (_terminate_first(scene, method, facts) if unplaced else None) or move
 
 
-def _terminate_first(context: RoundContext, method: Method, facts: NodeFacts) -> Command | None:
+def _terminate_first(scene: Scene, method: Method, facts: NodeFacts) -> Command | None:
     """Return a command that deletes a drifted node whose reservation is full: its pods wait for its own slot.
 
     Karpenter's gate TerminateFirstDrift; None without it, or if one more slot would not help.
     """
     reservation = facts.labels.get(RESERVATION, "")
-    features = context.snapshot.surroundings.features
+    features = scene.snapshot.surroundings.features
     if method is not Method.DRIFTED or not features.has(FeatureGate.TERMINATE_FIRST_DRIFT):
         return None
     if facts.capacity_type != names.RESERVED or not reservation:
         return None
     result = simulate(
-        context.snapshot,
-        (context.index_of(facts),),
+        scene.snapshot,
+        (scene.index_of(facts),),
         SimulationOptions(strict_reserved=True, credited=reservation),
-        context.in_flight.under_way,
+        scene.in_flight.under_way,
     )
-    return None if result.blocking else terminate_first(context, method, facts, NO_RESERVED_CAPACITY)
+    return None if result.blocking else terminate_first(scene, method, facts, NO_RESERVED_CAPACITY)

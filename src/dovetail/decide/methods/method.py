@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequenc
 
 import msgspec
 
-from dovetail.decide.context import RoundContext
+from dovetail.api.rolling import named_domain
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.budgets import Allowance, DomainAllowance
 from dovetail.decide.gates.gate_results import stopped
-from dovetail.decide.gates.price_refusals import Refusal
-from dovetail.decide.outcome import BlockedMove
+from dovetail.decide.outcome import BlockedMove, RollChange
+from dovetail.decide.refusal import Refusal
+from dovetail.decide.scene import Scene
 from dovetail.decide.words import clock, dollars, nanoseconds, seconds
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Command, Method
@@ -20,27 +21,38 @@ from dovetail.model.policies.policy import Reason
 from dovetail.model.verdicts import Gate, GateResult
 
 
+class SetAside(msgspec.Struct, frozen=True, kw_only=True):
+    """A node that goes by waste; `wait`: the nanoseconds in which age alone lets it go at once; 0: never."""
+
+    facts: NodeFacts
+    wait: int
+
+
 class MethodRun(msgspec.Struct, frozen=True, kw_only=True):
     """What a method found on the untouched snapshot.
 
     `held`: candidates that a budget blocked, by node name. `refused`: sets of nodes that were judged and refused.
+    `aside`: nodes that were refused for certain, each alone, and go by waste later (`decide.waste`); their refusals are
+    written when they are read. `rolling`: what NodePools should say about their rolls.
     """
 
     method: Method
     commands: tuple[Command, ...] = ()
     held: Mapping[str, GateResult] = msgspec.field(default_factory=dict)
     refused: tuple[tuple[tuple[NodeFacts, ...], Refusal], ...] = ()
+    aside: tuple[SetAside, ...] = ()
+    rolling: tuple[RollChange, ...] = ()
 
 
-def budget_result(context: RoundContext, method: Method, pool: str) -> GateResult:
+def budget_result(scene: Scene, method: Method, pool: str) -> GateResult:
     """Build the result that a pool's flat budget has nothing left for the method's reason."""
     reason = REASON_OF[method]
-    allowance: Allowance = context.ledger.allowance(pool, reason)
+    allowance: Allowance = scene.ledger.allowance(pool, reason)
     budget = allowance.budget
     if allowance.held is not None:
         return allowance.held
     if budget is not None and budget.per is not None and budget.problem is None:
-        return _rate_result(context, pool, reason, allowance)
+        return _rate_result(scene, pool, reason, allowance)
     if budget is not None and budget.problem is not None:
         why = f"Budget {budget.index + 1} of NodePool {pool} can't be read ({budget.problem}): it allows nothing."
     else:
@@ -60,13 +72,13 @@ def budget_result(context: RoundContext, method: Method, pool: str) -> GateResul
     )
 
 
-def _rate_result(context: RoundContext, pool: str, reason: Reason, allowance: Allowance) -> GateResult:
+def _rate_result(scene: Scene, pool: str, reason: Reason, allowance: Allowance) -> GateResult:
     """Build the result that a rate budget is used up, and when the next node may leave."""
     budget = allowance.budget
     assert budget is not None
     assert budget.per is not None
     free_at, span = allowance.free_at, nanoseconds(budget.per)
-    when = "" if free_at is None else f" The next may go at {clock(free_at)}, in {seconds(free_at - context.now)}."
+    when = "" if free_at is None else f" The next may go at {clock(free_at)}, in {seconds(free_at - scene.now)}."
     return stopped(
         Gate.BUDGET,
         f"NodePool {pool} has no budget left for {reason.value}: budget {budget.index + 1} allows {allowance.allowed} "
@@ -83,10 +95,12 @@ def _rate_result(context: RoundContext, pool: str, reason: Reason, allowance: Al
 
 def domain_result(pool: str, entry: DomainAllowance) -> GateResult:
     """Build the result that a topology budget blocks a drifted node: not its domain's turn, or it is used up."""
-    key, domain = entry.budget.topology_key, entry.domain or "(no label)"
+    key, domain = entry.budget.topology_key, entry.domain
     if not entry.active:
-        turn = entry.active_domain or "(no label)"
-        why = f"Drift of NodePool {pool} goes one {key} at a time and is in {turn} now; this node is in {domain}."
+        why = (
+            f"Drift of NodePool {pool} goes one {key} at a time and is in {entry.active_domain} now; this node is in "
+            f"{domain}."
+        )
     elif entry.in_line:
         why = (
             f"Others in {key} {domain} of NodePool {pool} drifted earlier and go first: nodes {entry.budget.nodes} of "
@@ -102,8 +116,8 @@ def domain_result(pool: str, entry: DomainAllowance) -> GateResult:
         why,
         nodePool=pool,
         topologyKey=key,
-        domain=entry.domain,
-        activeDomain=entry.active_domain,
+        domain=named_domain(entry.domain),
+        activeDomain=None if entry.active_domain is None else named_domain(entry.active_domain),
         nodes=entry.nodes,
         inFlight=entry.in_flight,
         left=entry.left,
@@ -136,9 +150,9 @@ class HeldBack(Mapping[str, GateResult]):
     Thousands may wait, and only their verdicts say why.
     """
 
-    def __init__(self, context: RoundContext, method: Method, nodes: Sequence[NodeFacts], pools: Iterable[str]) -> None:
-        """Keep the result of each of their pools, but not the context: it may refer to this."""
-        self._said = {pool: budget_result(context, method, pool) for pool in pools}
+    def __init__(self, scene: Scene, method: Method, nodes: Sequence[NodeFacts], pools: Iterable[str]) -> None:
+        """Keep the result of each of their pools, but not the scene: it may refer to this."""
+        self._said = {pool: budget_result(scene, method, pool) for pool in pools}
         self._nodes = nodes
 
     @cached
@@ -158,20 +172,20 @@ class HeldBack(Mapping[str, GateResult]):
         return len(self._nodes)
 
 
-def held_back(context: RoundContext, method: Method, nodes: Sequence[NodeFacts]) -> dict[str, GateResult]:
+def held_back(scene: Scene, method: Method, nodes: Sequence[NodeFacts]) -> dict[str, GateResult]:
     """Build the results of nodes whose pool had no budget left for them."""
-    return dict(HeldBack(context, method, nodes, dict.fromkeys(facts.pool_name for facts in nodes)))
+    return dict(HeldBack(scene, method, nodes, dict.fromkeys(facts.pool_name for facts in nodes)))
 
 
 def with_budget(
-    context: RoundContext, method: Method, candidates: Sequence[NodeFacts]
+    scene: Scene, method: Method, candidates: Sequence[NodeFacts]
 ) -> tuple[Sequence[NodeFacts], Mapping[str, GateResult]]:
     """Return the candidates whose pool has budget left, and the results of the others."""
-    shut = {pool for pool, left in context.left(method).items() if left <= 0}
+    shut = {pool for pool, left in scene.left(method).items() if left <= 0}
     if not shut:
         return candidates, {}
     waiting = [facts for facts in candidates if facts.pool_name in shut]
-    return [facts for facts in candidates if facts.pool_name not in shut], HeldBack(context, method, waiting, shut)
+    return [facts for facts in candidates if facts.pool_name not in shut], HeldBack(scene, method, waiting, shut)
 
 
 def blocked_move(nodes: Sequence[NodeFacts], refusal: Refusal) -> BlockedMove:

@@ -1,44 +1,39 @@
 """From nodes to a command: simulate, apply the price gates, and build the command.
 
-The part that methods share. `cost_move` judges any set of nodes as one cost action (spec sections 5 and 8);
+The part that methods share. `cost_move` judges any set of nodes as one cost action (docs/rules.md#methods and #price);
 `plain_move` removes one node whatever it costs, for expiry and drift. The methods decide which sets are tried, and in
 which order. Sits in decide, above price and balanced, below the methods.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
 
-from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates import balanced, price
 from dovetail.decide.gates.gate_results import pod_name
 from dovetail.decide.gates.method_rules import claims_why
 from dovetail.decide.gates.price import Approved
-from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.gates.price_sum import judge_new_nodes
-from dovetail.decide.refusals.sieve import Possible
-from dovetail.decide.refusals.unready import STARTING
+from dovetail.decide.refusal import Refusal
+from dovetail.decide.refusals.as_scheduled import stays_empty
+from dovetail.decide.refusals.bounds import Needs
+from dovetail.decide.refusals.starting import STARTING
+from dovetail.decide.scene import Scene
 from dovetail.decide.words import clock
+from dovetail.decide.work import Work
 from dovetail.model.command import Action, Command, Method, Placement, Replacement
-from dovetail.model.money import nearest
+from dovetail.model.money import Money, nearest
 from dovetail.model.settings import Settings
+from dovetail.model.timing.duration import HOUR
 from dovetail.model.verdicts import Figure, Gate
 from dovetail.scheduling.buffers import is_virtual
 from dovetail.scheduling.entries import ALL_TYPES
 from dovetail.scheduling.explain import explain_uninitialized
 from dovetail.scheduling.pods.requests import uses_resource_claims
 from dovetail.scheduling.result import LaunchPrice, NewNode, SimulationResult, Unplaced
-
-FORESEEN: Final = Refusal(
-    gate=Gate.UNINITIALIZED_DESTINATION,
-    why="One of its pods would go to a node that is not initialized yet.",
-    simulated=False,
-)
-"""A simulation would refuse the node at this gate; `single_node.judge_in_full` runs it, for its words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,103 +48,121 @@ class Move:
 
 
 def cost_move(
-    context: RoundContext, nodes: Sequence[NodeFacts], *, in_full: bool = False, launchable: tuple[str, ...] = ()
+    work: Work, nodes: Sequence[NodeFacts], *, in_full: bool = False, launchable: tuple[str, ...] = ()
 ) -> Move | Refusal:
     """Judge removing these nodes together to save money; `score` adds the Balanced score.
 
     `in_full`: gate after gate. Otherwise hopeless sets are refused without a simulation, possibly by a later gate than
     the first closed one: the same result for less work. `launchable`: types that new nodes are limited to.
     """
+    scene = work.scene
     hopeless = None
     if not in_full:
-        hopeless = _hopeless_alone(context, nodes[0]) if len(nodes) == 1 else _hopeless(context, nodes)
+        hopeless = _hopeless_alone(work, nodes[0]) if len(nodes) == 1 else _hopeless(scene, nodes)
     if hopeless:
         return hopeless
-    if len(nodes) == 1 and not in_full and not launchable and context.foresees_unready(nodes[0]):
-        return FORESEEN
-    sources = context.sources(nodes)
-    types = context.snapshot.frame.machines.named(launchable) if launchable else ALL_TYPES
-    simulation = context.simulate(nodes, for_cost=True, launchable=types)
-    refusal = refuse_unplaced(simulation, context.settings)
+    sources = scene.sources(nodes)
+    types = scene.snapshot.frame.machines.named(launchable) if launchable else ALL_TYPES
+    simulation = work.simulate(nodes, for_cost=True, launchable=types)
+    refusal = refuse_unplaced(simulation, scene.settings)
     if refusal:
         return refusal
-    own = simulation.own_new_nodes(count_all=context.settings.rules.others_pods_count)
-    if len(own) > context.new_nodes_max:
-        return _too_many(len(own), context.new_nodes_max, certain=not simulation.stopped_early)
+    own = simulation.own_new_nodes(count_all=scene.settings.rules.others_pods_count)
+    if len(own) > scene.new_nodes_max:
+        return _too_many(len(own), scene.new_nodes_max, certain=not simulation.stopped_early)
     barren = next((node for node in own if not node.instance_types), None)
-    judged = _nothing(barren) if barren else judge_new_nodes(sources, own, context.settings)
+    judged = _nothing(barren) if barren else judge_new_nodes(sources, scene.priced(nodes, own), scene.settings)
     if isinstance(judged, Refusal):
         return judged
+    idle = None if own else _saves_nothing(sources)
+    if idle is not None:
+        return idle
     kept = judged.new_nodes
-    backing_off = refuse_back_off(context, kept)
+    backing_off = refuse_back_off(scene, kept)
     if backing_off:
         return backing_off
+    empty = stays_empty(scene, nodes, simulation, kept)
+    if empty is not None:
+        return _empty(empty)
     return Move(nodes=tuple(nodes), simulation=simulation, new_nodes=kept, approved=judged, launchable=launchable)
 
 
-def _hopeless(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal | None:
+def _hopeless(scene: Scene, nodes: Sequence[NodeFacts]) -> Refusal | None:
     """Refuse hopeless sets: the sums rule them out, or even the best outcome doesn't save enough."""
-    places = tuple(map(context.index_of, nodes))
-    if context.unready.destination(places) is not None:
+    if scene.starting.destination(tuple(map(scene.index_of, nodes))) is not None:
         return STARTING
-    least, launch = context.bounds.replacements_at_least(places)
-    if least > context.new_nodes_max:
-        return _too_many_for_certain(least, context.new_nodes_max)
-    sources = context.sources(nodes)
-    if launch and context.new_nodes_max == 1:
-        paid = sum(source.price for source in sources)
-        refusal = price.refuse_no_cheaper(paid, price.float_sum(sources), launch, context.settings)
+    least, launch = scene.bounds.together(nodes)
+    if least > scene.new_nodes_max:
+        return _too_many_for_certain(least, scene.new_nodes_max)
+    sources = scene.sources(nodes)
+    if launch and scene.new_nodes_max == 1:
+        paid = price.paid_for(sources)
+        refusal = price.refuse_no_cheaper(paid, price.float_sum(sources), launch, scene.settings)
         if refusal:
             return refusal
-    return price.refuse_at_most(sources, context.settings)
+    return price.refuse_at_most(sources, scene.settings)
 
 
-def _hopeless_alone(context: RoundContext, facts: NodeFacts) -> Refusal | None:
+def _hopeless_alone(work: Work, facts: NodeFacts) -> Refusal | None:
     """Refuse one node that can't go, or that saves too little even in the best case."""
-    place, standing = context.index_of(facts), context.standing
-    found = None if standing is None else standing.of(facts, place)
-    if found is None:
-        found, alone = rule_out(context, facts, place)
-        if standing is not None:
-            standing.keep(facts, place, found, alone=alone)
+    scene = work.scene
+    found = work.certain.get(facts.name) or rule_out(work, (facts,))[0]
     if isinstance(found, Refusal):
         return found
-    if not context.settings.rules.savings_threshold:
+    if not scene.settings.rules.savings_threshold:
         return None
-    return price.refuse_one_at_most(facts.price, context.required_savings(facts), found.launch)
+    return price.refuse_one_at_most(facts.price, scene.required_savings(facts), found.launch)
 
 
-def rule_out(context: RoundContext, facts: NodeFacts, place: int) -> tuple[Refusal | Possible, bool]:
-    """Refuse one node whatever it has to save, with the likeliest and cheapest checks first.
+@dataclass(frozen=True, slots=True)
+class Possible:
+    """Only what it saves can still refuse a node; `launch`: the minimum price of a machine for its pods, if known."""
 
-    Return also whether this rests only on pods that fit on no other node.
-    """
+    launch: LaunchPrice | None
+
+
+NOTHING_NEEDED: Final = Possible(None)
+
+
+def rule_out(work: Work, nodes: Sequence[NodeFacts]) -> list[Refusal | Possible]:
+    """Return what is certain about each of some nodes alone, whatever it has to save; found once a round."""
+    scene = work.scene
+    found: list[Refusal | Possible] = []
+    alike: dict[tuple[Needs, Money, float], Refusal | Possible] = {}
+    for facts, needs in zip(nodes, scene.bounds.needs_alone(nodes), strict=True):
+        key = needs, facts.price, facts.price_float
+        outcome = alike.get(key)
+        if outcome is None:
+            outcome = alike[key] = _by_bounds(scene, facts, needs)
+        found.append(outcome)
+    left = [at for at, outcome in enumerate(found) if isinstance(outcome, Possible)]
+    for at, lands in zip(left, scene.starting.lands([nodes[at] for at in left], scene.needs), strict=True):
+        if lands:
+            found[at] = STARTING
+    work.certain.update(zip([facts.name for facts in nodes], found, strict=True))
+    return found
+
+
+def _by_bounds(scene: Scene, facts: NodeFacts, needs: Needs) -> Refusal | Possible:
+    """Return what the bounds say about one node, by what new nodes must hold and by its price."""
     launch = None
-    for least, launch, alone in context.bounds.replacement_at_least(place, several=context.new_nodes_max > 1):
-        refusal = _refuse_bound(context, facts, least, launch)
+    for least, launch in scene.bounds.least_for_each(needs):
+        refusal = _refuse_bound(scene, facts, least, launch)
         if refusal:
-            return refusal, alone
-    return (Possible(launch) if context.unready.destination((place,)) is None else STARTING), False
+            return refusal
+    return NOTHING_NEEDED if launch is None else Possible(launch)
 
 
-def rule_out_many(context: RoundContext, nodes: Sequence[NodeFacts]) -> Sequence[Refusal | None]:
-    """Refuse those of many nodes that can be refused at once, as `rule_out` would; None: judge it alone."""
-    standing = context.standing if context.new_nodes_max == 1 else None
-    if standing is None:
-        return [None] * len(nodes)
-    return standing.rule_out(nodes, partial(_refuse_bound, context))
-
-
-def _refuse_bound(context: RoundContext, facts: NodeFacts, least: int, launch: LaunchPrice | None) -> Refusal | None:
+def _refuse_bound(scene: Scene, facts: NodeFacts, least: int, launch: LaunchPrice | None) -> Refusal | None:
     """Refuse one node that needs too many new nodes, or one that costs no less."""
-    if least > context.new_nodes_max:
-        return _too_many_for_certain(least, context.new_nodes_max)
-    return price.refuse_no_cheaper(facts.price, facts.price_float, launch, context.settings) if launch else None
+    if least > scene.new_nodes_max:
+        return _too_many_for_certain(least, scene.new_nodes_max)
+    return price.refuse_no_cheaper(facts.price, facts.price_float, launch, scene.settings) if launch else None
 
 
-def starting_in_words(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refusal:
+def starting_in_words(scene: Scene, nodes: Sequence[NodeFacts]) -> Refusal:
     """Return the refusal `STARTING` of these nodes with the names of a pod and of the starting node."""
-    found = context.unready.destination(tuple(map(context.index_of, nodes)))
+    found = scene.starting.destination(tuple(map(scene.index_of, nodes)))
     assert found is not None
     pod, node = found
     return Refusal(
@@ -160,32 +173,34 @@ def starting_in_words(context: RoundContext, nodes: Sequence[NodeFacts]) -> Refu
     )
 
 
-def score(context: RoundContext, move: Move) -> Refusal | None:
-    """Apply the Balanced policy of the pools involved (section 8, gate 6)."""
+def score(work: Work, move: Move) -> Refusal | None:
+    """Apply the Balanced policy of the pools involved (docs/rules.md#price, gate 6)."""
+    scene = work.scene
     if not any(balanced.asks(facts) for facts in move.nodes):
         return None
-    scores = balanced.scores(move.nodes, move.approved, context.totals, context.settings)
-    context.scores[tuple(facts.name for facts in move.nodes)] = scores
-    return balanced.refuse(move.nodes, move.approved, context.totals, context.settings)
+    scores = balanced.scores(move.nodes, move.approved, scene.totals, scene.settings)
+    work.scores[tuple(facts.name for facts in move.nodes)] = scores
+    return balanced.refuse(move.nodes, move.approved, scene.totals, scene.settings)
 
 
-def plain_move(context: RoundContext, nodes: Sequence[NodeFacts]) -> Move | Refusal:
-    """Remove nodes that have to go: every pod must be placed, on as many new nodes as necessary (spec section 5)."""
-    simulation = context.simulate(nodes, for_cost=False)
-    refusal = refuse_unplaced(simulation, context.settings)
+def plain_move(work: Work, nodes: Sequence[NodeFacts]) -> Move | Refusal:
+    """Remove nodes that have to go: each pod is placed, on as many new nodes as it takes (docs/rules.md#methods)."""
+    scene = work.scene
+    simulation = work.simulate(nodes, for_cost=False)
+    refusal = refuse_unplaced(simulation, scene.settings)
     if refusal:
         return refusal
-    own = simulation.own_new_nodes(count_all=context.settings.rules.others_pods_count)
-    for node in own if context.settings.rules.checks_launches else ():
+    own = simulation.own_new_nodes(count_all=scene.settings.rules.others_pods_count)
+    for node in own if scene.settings.rules.checks_launches else ():
         if price.least_price(node) is None:
             # A claim that can't be launched makes Karpenter's whole provisioner wait.
             why = f"NodePool {node.pool} can launch no machine for its pods now: nothing that fits is available."
             return Refusal(gate=Gate.NEW_NODES, why=why, figures={"nodePool": node.pool})
-    backing_off = refuse_back_off(context, own)
+    backing_off = refuse_back_off(scene, own)
     if backing_off:
         return backing_off
-    paid = sum(facts.price for facts in nodes)
-    for node in own:
+    paid = price.paid_for(scene.sources(nodes))
+    for node in scene.priced(nodes, own):
         paid -= price.least_price(node) or 0
     approved = Approved(savings=paid, savings_float=0.0)
     return Move(nodes=tuple(nodes), simulation=simulation, new_nodes=own, approved=approved)
@@ -240,11 +255,32 @@ def _nothing(new_node: NewNode) -> Refusal:
     return Refusal(gate=Gate.PRICE, why=f"No instance type of NodePool {new_node.pool} fits.", figures={"types": 0})
 
 
-def refuse_back_off(context: RoundContext, new_nodes: Sequence[NewNode]) -> Refusal | None:
+def _saves_nothing(sources: Sequence[price.Source]) -> Refusal | None:
+    """Refuse a batch with a node that commitments pay for anyway: without it as much is saved, for fewer restarts."""
+    for source in sources:
+        if source.kept_price is not None and source.kept_price <= 0 and source.required > 0:
+            return Refusal(
+                gate=Gate.PRICE,
+                why=f"Beside the others {source.name} would go for nothing: commitments pay for it anyway.",
+                figures={"node": source.name},
+            )
+    return None
+
+
+def _empty(new_node: NewNode) -> Refusal:
+    return Refusal(
+        gate=Gate.NEW_NODES,
+        why=f"The scheduler would put the {len(new_node.pods)} pods of a new node of NodePool {new_node.pool} on nodes "
+        "that are there; it would stay empty.",
+        figures={"nodePool": new_node.pool, "pods": len(new_node.pods)},
+    )
+
+
+def refuse_back_off(scene: Scene, new_nodes: Sequence[NewNode]) -> Refusal | None:
     """Refuse to launch in a pool whose last replacement did not come, until its back-off has passed."""
     for node in new_nodes:
-        until = context.in_flight.back_off.get(node.pool)
-        if until is not None and context.now < until:
+        until = scene.in_flight.back_off.get(node.pool)
+        if until is not None and scene.now < until:
             return Refusal(
                 gate=Gate.BACK_OFF,
                 why=f"The last replacement in NodePool {node.pool} did not come; the next try is at {clock(until)}.",
@@ -265,10 +301,10 @@ _ACTIONS: dict[Method, tuple[Action, Action]] = {
 }
 
 
-def command_of(context: RoundContext, method: Method, move: Move) -> Command:
+def command_of(scene: Scene, method: Method, move: Move) -> Command:
     """Build the command of a method from a move."""
-    return _command(
-        context,
+    made = _command(
+        scene,
         method,
         move.nodes,
         replacements=tuple(replacement_of(node) for node in move.new_nodes),
@@ -277,13 +313,24 @@ def command_of(context: RoundContext, method: Method, move: Move) -> Command:
             for entry in move.simulation.placements
             if (pods := tuple(pod_name(pod) for pod in entry.pods if not is_virtual(pod)))
         ),
-        approved=move.approved,
+        approved=_at_savings(move.approved, scene.really_saved(move.nodes, move.new_nodes, move.approved.savings)),
         launchable=move.launchable,
     )
+    pays_after = _pays_after(move, scene.settings)
+    return replace(made, pays_after=pays_after) if pays_after else made
+
+
+def _pays_after(move: Move, settings: Settings) -> int:
+    """Return the nanoseconds until a command has earned its restarts and launches (docs/rules.md#one-price)."""
+    approved = move.approved
+    if approved.restarts <= 0 or approved.savings <= 0:
+        return 0
+    new = sum(price.least_price(node) or 0 for node in move.new_nodes)
+    return int((approved.restarts * HOUR + settings.launch_price * new) / approved.savings)
 
 
 def bare_command(
-    context: RoundContext,
+    scene: Scene,
     method: Method,
     nodes: Sequence[NodeFacts],
     replacements: tuple[Replacement, ...] = (),
@@ -294,13 +341,20 @@ def bare_command(
 
     `saves`: false if other nodes replace these later.
     """
-    saved = sum(facts.price for facts in nodes) if saves and not replacements else 0
+    saved = scene.paid_for(nodes) if saves and not replacements else 0
     approved = Approved(savings=saved, savings_float=0.0)
-    return _command(context, method, nodes, replacements=replacements, placements=(), approved=approved)
+    really = scene.really_saved(nodes, (), saved) if saved else saved
+    approved = _at_savings(approved, really)
+    return _command(scene, method, nodes, replacements=replacements, placements=(), approved=approved)
+
+
+def _at_savings(approved: Approved, savings: Money) -> Approved:
+    """Return what was approved, with what is really saved."""
+    return approved if savings == approved.savings else msgspec.structs.replace(approved, savings=savings)
 
 
 def _command(
-    context: RoundContext,
+    scene: Scene,
     method: Method,
     nodes: Sequence[NodeFacts],
     *,
@@ -317,7 +371,7 @@ def _command(
         placements=placements,
         savings=approved.savings,
         required_savings=nearest(approved.required),
-        disruption_cost=context.disruption_cost(nodes),
+        disruption_cost=scene.disruption_cost(nodes),
         pods=sum(len(facts.reschedulable) for facts in nodes),
         launchable=launchable,
         surges=tuple(sorted({surge.name for facts in nodes for _, surge in facts.surges})),

@@ -1,19 +1,20 @@
 """Save money with several nodes at once: the largest prefix of the ordered candidates that passes as one command.
 
-Spec section 5; savings-threshold, Multi-node consolidation (costs of all nodes add up). Found by bisection, as
-Karpenter does. Because a larger batch can pass where a smaller one does not, the profile `dovetail` tries all first and
-also some batches beyond the bisection's result, so it never finds less. Sits in decide, beside the other methods, which
-it does not know.
+See docs/rules.md#methods; savings-threshold, Multi-node consolidation (costs of all nodes add up). Found by bisection,
+as Karpenter does. Because a larger batch can pass where a smaller one does not, the profile `dovetail` tries all first
+and also some batches beyond the bisection's result, so it never finds less. Sits in decide, beside the other methods,
+which it does not know.
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods.method import HeldBack, MethodRun, take_within
 from dovetail.decide.methods.moves import Move, command_of, cost_move, score
+from dovetail.decide.refusal import Refusal
+from dovetail.decide.scene import Scene
+from dovetail.decide.work import Work
 from dovetail.model.command import Method
 from dovetail.scheduling.pods.surge import NO_SURGES
 
@@ -26,44 +27,41 @@ FURTHER_PODS_MAX = 1000
 Try = Callable[[int], Move | Refusal]
 
 
-def candidates(context: RoundContext) -> tuple[NodeFacts, ...]:
+def candidates(scene: Scene) -> tuple[NodeFacts, ...]:
     """Return the cost candidates in the order in which they are added."""
-    return context.cost_order
+    return scene.cost_order
 
 
-def run(context: RoundContext) -> MethodRun:
+def run(work: Work) -> MethodRun:
     """Return the command for the largest batch that passes, if there is one of at least two nodes."""
-    if context.stabilizing:
-        return MethodRun(method=METHOD)
     # a node that needs a rolling update is handled alone
-    together: Sequence[NodeFacts] = candidates(context)
-    if context.snapshot.surges is not NO_SURGES:
+    scene = work.scene
+    together: Sequence[NodeFacts] = scene.cost_sources
+    if scene.snapshot.surges is not NO_SURGES:
         together = [facts for facts in together if not facts.surges]
-    left = context.left(METHOD)
+    left = scene.left(METHOD)
     taken, waiting = take_within(together, left)
-    held = HeldBack(context, METHOD, waiting, [pool for pool in left if waiting and left[pool] <= 0])
+    held = HeldBack(scene, METHOD, waiting, [pool for pool in left if waiting and left[pool] <= 0])
     asked: dict[int, Move | Refusal] = {}
-    attempt = partial(_attempt, context, taken, asked)
-    largest = min(len(taken), context.settings.batch_maximum)
-    if context.settings.rules.bisects_only:
+    attempt = partial(_attempt, work, taken, asked)
+    largest = min(len(taken), scene.settings.batch_maximum)
+    if scene.settings.rules.bisects_only:
         best = bisect(attempt, largest)
     else:
         best = search(attempt, largest, asked, [len(facts.reschedulable) for facts in taken])
     move = asked.get(best)
-    commands = (command_of(context, METHOD, move),) if isinstance(move, Move) else ()
+    commands = (command_of(scene, METHOD, move),) if isinstance(move, Move) else ()
     refused = tuple(
         (tuple(taken[:size]), outcome) for size, outcome in sorted(asked.items()) if isinstance(outcome, Refusal)
     )
     return MethodRun(method=METHOD, commands=commands, held=held, refused=refused)
 
 
-def _attempt(
-    context: RoundContext, taken: Sequence[NodeFacts], asked: dict[int, Move | Refusal], size: int
-) -> Move | Refusal:
+def _attempt(work: Work, taken: Sequence[NodeFacts], asked: dict[int, Move | Refusal], size: int) -> Move | Refusal:
     """Judge the first `size` nodes as one command; asked once."""
     if size not in asked:
-        outcome = cost_move(context, taken[:size])
-        refusal = score(context, outcome) if isinstance(outcome, Move) else None
+        outcome = cost_move(work, taken[:size])
+        refusal = score(work, outcome) if isinstance(outcome, Move) else None
         asked[size] = refusal or outcome
     return asked[size]
 

@@ -5,69 +5,196 @@ than is free on all remaining nodes that fit the smallest of them, or if the rem
 a kind than there are. Room that is planned for pods of leaving nodes is not free. Several new nodes may be too many;
 for one, even the cheapest machine that holds these pods may be too expensive. Under the profile `karpenter-1.15`, pods
 of nodes that are already leaving count too. Labels, taints and topology only make placement harder, so they are
-ignored. Sits in decide, beside moves.
+ignored.
+Nothing is remembered from round to round but what the pods of each node need (`NeedRows`): a few array operations
+compare it with the room of all other nodes. Sits in decide, beside moves.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
-from dovetail.decide.refusals.launches import Launches
-from dovetail.decide.refusals.planned_room import PlannedRoom
-from dovetail.decide.refusals.shelter import Shelter
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.refusals.launches import Launches, Least
+from dovetail.decide.refusals.needs import AMOUNT_MAX, Ints, Mark, NeedRows
+from dovetail.decide.refusals.room import ENOUGH, PlannedRoom, Shelter, sum_up
 from dovetail.model.cached import cached
 from dovetail.model.objects import Pod
-from dovetail.scheduling.pods.classes import SpecInfo
-from dovetail.scheduling.pods.movers import Demand, Movers, Specs
-from dovetail.scheduling.result import LaunchPrice
+from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.snapshot import Snapshot
 
-
-class _Batch(NamedTuple):
-    """The requests of the pods of nodes up to this one: the started ones, and all with those of leaving nodes.
-
-    `homeless`: what those started pods need, by resource, for which other nodes have no room.
-    """
-
-    node: int
-    settled: Demand
-    demand: Demand
-    homeless: dict[int, int]
+Demand = tuple[list[int], Mark]
+"""The total requests of pods, by resource, and the minimum that all of them request."""
+Needs = tuple[bytes, ...]
+"""What new nodes must hold at least, by one bound after the other, as `Launches` reads it."""
 
 
 class Bounds:
-    """Sums over a snapshot, cached for its lifetime."""
+    """Bounds for one snapshot. `closed`: nodes that refuse moved pods; `several`: whether many new nodes may open."""
 
     def __init__(
-        self, snapshot: Snapshot, closed: Sequence[int], launches: Launches, planned: PlannedRoom | None = None
+        self,
+        snapshot: Snapshot,
+        closed: Sequence[int],
+        launches: Launches,
+        planned: PlannedRoom,
+        needs: NeedRows,
+        *,
+        several: bool = False,
     ) -> None:
-        self._snapshot = snapshot
-        self.planned = planned or PlannedRoom(snapshot)
-        self._closed = list(closed)
-        self._launches = launches
-        self._batch: list[_Batch] = []
+        self._snapshot, self._closed, self._planned = snapshot, list(closed), planned
+        self._launches, self._needs = launches, needs
+        self._least_for = launches.least_of_several if several else launches.least_for
 
     @cached
-    def _open(self) -> npt.NDArray[np.bool_]:
+    def _open(self) -> Mask:
         """Return nodes that could take a pod at all: they stay, and no free amount is negative."""
-        stay: npt.NDArray[np.bool_] = self._snapshot.frame.open & np.all(self.planned.room >= 0, axis=1)
+        stay: Mask = self._snapshot.frame.open & np.all(self._planned.room >= 0, axis=1)
         return stay
 
     @cached
     def _for_all(self) -> Shelter:
         """Return the room for pods of leaving nodes and for pods that were never started."""
-        return Shelter(self.planned.room, self._open, self._snapshot.states)
+        return Shelter(self._planned.room, self._open)
 
     @cached
-    def for_moved(self) -> Shelter:
+    def _for_moved(self) -> Shelter:
         """Return the room for pods that a cost action moves."""
         if not self._closed:
             return self._for_all
         takes = self._open.copy()
         takes[self._closed] = False
-        return Shelter(self.planned.room, takes, self._snapshot.states)
+        return Shelter(self._planned.room, takes)
+
+    # ------------------------------------------------------------ nodes, each alone
+
+    def alone(self, nodes: Sequence[NodeFacts]) -> Iterator[Iterator[Least]]:
+        """Yield, for each node, lower bounds on the new nodes for removing it alone, and on their price.
+
+        Each bound of a node is tighter than the one before; trivial ones are omitted. No price: no machine could hold
+        the pods without a place.
+        """
+        for needs in self.needs_alone(nodes):
+            yield self.least_for_each(needs)
+
+    def least_for_each(self, needs: Needs) -> Iterator[Least]:
+        """Yield the bounds that follow from what new nodes must hold."""
+        return map(self._least_for, needs)
+
+    def needs_alone(self, nodes: Sequence[NodeFacts]) -> list[Needs]:
+        """Return what new nodes must hold for each node, by each bound; nodes that need the same share the object."""
+        rows, places = self._needs.of(nodes, self._snapshot), self._places_of(nodes)
+        homeless, lacking = self._without_room(rows, places)
+        if self._leaving is not None:
+            base = self._leaving_homeless(places)
+            homeless, lacking = homeless + base, lacking + base
+        stages = [homeless, np.maximum(homeless, self._short(rows, places))]
+        every = self._short_of_all(rows, places)
+        if every is not None:
+            stages.append(np.maximum(stages[-1], every))
+        stages.append(np.maximum(stages[-1], lacking))
+        size = 8 * self._needs.width
+        rows_of_all = np.stack(stages, axis=1).reshape(len(nodes), len(stages) * self._needs.width)
+        known: dict[bytes, Needs] = {bytes(size * len(stages)): ()}
+        found = []
+        for row in rows_of_all.view(f"V{size * len(stages)}")[:, 0].tolist():
+            needs = known.get(row)
+            if needs is None:
+                each = [row[at : at + size] for at in range(0, len(row), size)]
+                needs = known[row] = tuple([need for before, need in pairwise((bytes(size), *each)) if need != before])
+            found.append(needs)
+        return found
+
+    def _places_of(self, nodes: Sequence[NodeFacts]) -> Ints:
+        index = self._snapshot.index
+        return np.fromiter((index[facts.name] for facts in nodes), dtype=np.int64, count=len(nodes))
+
+    def _without_room(self, rows: Ints, places: Ints) -> tuple[Ints, Ints]:
+        """Return the requests of each node's started pods that fit on no other node, and of all that lack room there.
+
+        Of some kinds other nodes take some pods, not all. Pods that are bound but not started don't count: they may use
+        closed nodes.
+        """
+        needs, shelter = self._needs, self._for_moved
+        specs, started = needs.specs[rows], needs.started[rows]
+        left = shelter.fit(needs, specs)
+        for at in np.flatnonzero(np.isin(places, list(shelter.on_node))).tolist() if shelter.on_node else ():
+            own = shelter.on_node[int(places[at])]
+            left[at] -= [own.get(number, 0) for number in specs[at].tolist()]
+        few = np.flatnonzero((left < started).any(axis=1))
+        homeless = np.zeros((len(rows), needs.width), dtype=np.int64)
+        lacking = homeless.copy()
+        if len(few):
+            each, left, started = needs.each[specs[few]], left[few], started[few]
+            homeless[few] = np.einsum("rk,rkw->rw", np.where(left == 0, started, 0), each)
+            lacking[few] = np.einsum("rk,rkw->rw", np.maximum(started - left, 0), each)
+        return homeless, lacking
+
+    def _short(self, rows: Ints, places: Ints) -> Ints:
+        """Return what each node's started pods request beyond the room of all others that fit the smallest of them."""
+        needs = self._needs
+        return self._beyond(needs.started_demand[rows], needs.started_mark[rows], self._for_moved, places)
+
+    def _short_of_all(self, rows: Ints, places: Ints) -> Ints | None:
+        """Return the same for all pods that would move, with those of leaving nodes; None: there are no others."""
+        needs = self._needs
+        if self._leaving is not None:
+            total, mark = self._leaving
+            demand, own = needs.demand[rows], needs.mark[rows]
+            both = {number: needs.number_of(_least((mark, needs.marks[number]))) for number in _distinct(own)}
+            numbers = np.array([both[number] for number in own.tolist()], dtype=np.int64)
+            numbers[~demand.any(axis=1)] = needs.number_of(mark)
+            more = np.array([min(amount, ENOUGH) for amount in total])
+            return self._beyond(demand + more, numbers, self._for_all, places)
+        at = np.flatnonzero((needs.counts[rows] != needs.started[rows]).any(axis=1))
+        if not len(at):
+            return None
+        found = np.zeros((len(rows), needs.width), dtype=np.int64)
+        found[at] = self._beyond(needs.demand[rows[at]], needs.mark[rows[at]], self._for_all, places[at])
+        return found
+
+    def _beyond(self, demand: Ints, marks: Ints, shelter: Shelter, places: Ints) -> Ints:
+        """Return what each demand lacks if one of the nodes in a shelter goes; `marks`: numbers of marks."""
+        own, room = self._planned.room[places], np.empty_like(demand)
+        for number in _distinct(marks):
+            total, fits = shelter.usable(self._needs.marks[number])
+            at = np.flatnonzero(marks == number)
+            here = np.array(total, dtype=np.int64 if max(total, default=0) <= ENOUGH else object)
+            room[at] = np.minimum(here - np.where(fits[places[at]][:, None], own[at], 0), ENOUGH)
+        return np.where(demand > 0, np.maximum(demand - room, 0), 0)
+
+    # ------------------------------------------------------------ nodes together
+
+    def together(self, nodes: Sequence[NodeFacts]) -> Least:
+        """Return a lower bound on the new nodes for removing these together, and on the price of one.
+
+        0 nodes: nothing is known. No price: no single machine could hold the pods without a place.
+        """
+        needs, places = self._needs, self._places_of(nodes)
+        rows = needs.of(nodes, self._snapshot)
+        lacking = sum_up(self._without_room(rows, places)[1])
+        started = self._sum(needs.started_demand[rows], needs.started_mark[rows])
+        every = self._sum(needs.demand[rows], needs.mark[rows])
+        if self._leaving is not None:
+            every = _plus(every, self._leaving)
+        short = self._lack(started, self._for_moved, places), self._lack(every, self._for_all, places)
+        need = [min(max(amounts), ENOUGH) for amounts in zip(lacking, *short, strict=True)]
+        return self._launches.least_for(np.array(need).tobytes()) if any(need) else (0, None)
+
+    def _sum(self, demand: Ints, marks: Ints) -> Demand:
+        """Return the sum of demands; those of nothing don't change its mark."""
+        numbers = _distinct(marks[demand.any(axis=1)])
+        return sum_up(demand), _least([self._needs.marks[number] for number in numbers])
+
+    def _lack(self, demand: Demand, shelter: Shelter, gone: Ints) -> list[int]:
+        """Return the part of a demand that doesn't fit in a shelter without some nodes."""
+        total, fits = shelter.usable(demand[1])
+        own = sum_up(self._planned.room[gone[fits[gone]]])
+        pairs = zip(demand[0], total, own, strict=True)
+        return [max(0, amount - room + mine) if amount else 0 for amount, room, mine in pairs]
+
+    # ------------------------------------------------------------ pods of leaving nodes, as in Karpenter
 
     @property
     def _counted(self) -> Sequence[tuple[int, Sequence[Pod]]]:
@@ -78,148 +205,54 @@ class Bounds:
         return self._snapshot.leaving if self._snapshot.settings.rules.others_pods_count else ()
 
     @cached
-    def _leaving(self) -> Demand:
-        """Return the requests of the pods of leaving nodes."""
-        found = Demand({}, frozenset())
+    def _leaving(self) -> Demand | None:
+        """Return the requests of the pods of leaving nodes; None if there are none."""
+        found: Demand | None = None
         for index, _ in self._counted:
-            found = found.plus(self._snapshot.movers(index).demand)
+            for info, count in self._snapshot.movers(index).specs:
+                each = np.zeros(self._needs.width, dtype=np.int64)
+                for column, amount in info.need:
+                    each[column] = min(amount, AMOUNT_MAX)
+                more: Demand = ((each * count).tolist(), tuple(each.tolist()))
+                found = more if found is None else _plus(found, more)
         return found
 
-    def replacements_at_least(self, nodes: Sequence[int]) -> tuple[int, LaunchPrice | None]:
-        """Return a lower bound on the new nodes for removing these together, and on the price of one.
-
-        0 nodes: nothing is known. No price: no single machine could hold the pods without a place.
-        """
-        batch = self._together(nodes)
-        need = batch.homeless.copy()
-        _raise(need, self._short(batch.settled, self.for_moved, nodes))
-        _raise(need, self._short(batch.demand, self._for_all, nodes))
-        return self._launches.least_for(need) if need else (0, None)
-
-    def _together(self, chosen: Sequence[int]) -> _Batch:
-        """Return the total requests of the pods of nodes.
-
-        Callers ask about batches with common prefixes, so the sums of prefixes are cached.
-        """
-        batch = self._batch
-        same = 0
-        while same < min(len(batch), len(chosen)) and batch[same].node == chosen[same]:
-            same += 1
-        if same < len(chosen):
-            del batch[same:]
-        nothing = Demand({}, frozenset())
-        first = _Batch(-1, nothing, self._leaving if self._counted else nothing, {})
-        for index in chosen[same:]:
-            movers = self._snapshot.movers(index)
-            before = batch[-1] if batch else first
-            homeless, few = self._homeless(index, movers, before.homeless)
-            settled = demand = before.settled.plus(movers.started_demand)
-            if before.demand is not before.settled or movers.demand is not movers.started_demand:
-                demand = before.demand.plus(movers.demand)
-            batch.append(_Batch(index, settled, demand, _with(few, homeless) if few else homeless))
-        return batch[len(chosen) - 1]
-
-    @property
-    def counts_leaving(self) -> bool:
-        """Return whether pods of leaving nodes count too."""
-        return bool(self._counted)
-
-    def replacement_at_least(
-        self, node: int, *, several: bool = False
-    ) -> Iterator[tuple[int, LaunchPrice | None, bool]]:
-        """Yield lower bounds on the new nodes for removing one node, and on the price of one.
-
-        Each bound is tighter and more expensive to compute than the one before; trivial ones are omitted. No price: no
-        single machine could hold the pods without a place. The last value says whether the bound rests only on pods
-        that fit on no other node. `several`: the minimum price of any number of machines.
-        """
-        least_for = self._least_of_several if several else self._launches.least_for
-        movers = self._snapshot.movers(node)
-        leaving = self._leaving_homeless.get(node, self._leaving_homeless[-1])
-        homeless, few = self._homeless(node, movers, leaving)
-        need = homeless.copy()
-        if need:
-            yield *least_for(need), True
-        short = self._short(movers.started_demand, self.for_moved, (node,))
-        if short and _raise(need, short):
-            yield *least_for(need), False
-        if self._leaving.total or movers.started is not movers.specs:
-            every = self._leaving.plus(movers.demand)
-            if _raise(need, self._short(every, self._for_all, (node,))):
-                yield *least_for(need), False
-        if few and _raise(need, _with(few, homeless)):
-            yield *least_for(need), False
-
-    def _least_of_several(self, need: dict[int, int]) -> tuple[int, LaunchPrice | None]:
-        return max(1, self._launches.count_for(need)), self._launches.share_for(need)
-
-    def _short(self, demand: Demand, shelter: Shelter, gone: Sequence[int]) -> dict[int, int]:
-        """Return the part of the demand that doesn't fit in a shelter without these nodes."""
-        room, fits = shelter.usable(demand)
-        short: dict[int, int] = {}
-        if rows := [self.planned.row(index) for index in gone if fits[index]]:
-            room = [total - sum(own) for total, *own in zip(room, *rows, strict=True)]
-        for column, amount in demand.total.items():
-            if amount > room[column]:
-                short[column] = amount - room[column]
-        return short
-
-    def _homeless(self, index: int, movers: Movers, others: dict[int, int]) -> tuple[dict[int, int], Specs]:
-        """Sum the needs of a node's pods that fit on no other node, by resource, added to those of others.
-
-        Return also the kinds of which other nodes take some, not all, with how many they don't take. Pods that are
-        bound but not started don't count: they may use closed nodes.
-        """
-        total, few = others.copy(), []
-        shelter = self.for_moved
-        if shelter.suffices(index, movers):
-            return total, ()
-        fit, counted = shelter.fit, shelter.counted
-        for info, count in movers.started:
-            left = fit[info.id] if info.id in fit else shelter.count(info)
-            if index in counted:
-                left -= shelter.count_on(index, info)
-            if left == 0:
-                _add(total, info, count)
-            elif left < count:
-                few.append((info, count - left))
-        return total, tuple(few)
+    def _leaving_homeless(self, places: Ints) -> Ints:
+        """Return, for each node, the requests of such pods that have room nowhere else."""
+        found = np.zeros((len(places), self._needs.width), dtype=np.int64)
+        total, only = self._leaving_without_room
+        found += total
+        for at in np.flatnonzero(np.isin(places, list(only))).tolist() if only else ():
+            found[at] += only[int(places[at])]
+        return found
 
     @cached
-    def _leaving_homeless(self) -> dict[int, dict[int, int]]:
-        """Return the same for leaving nodes only, by the single node that would have room for some; -1: any other."""
-        total: dict[int, int] = {}
-        only: dict[int, list[tuple[SpecInfo, int]]] = {}
-        movers = (self._snapshot.movers(index) for index, _ in self._counted)
-        for info, count in (entry for each in movers for entry in each.specs):
-            if self._for_all.count(info) == 0:
-                _add(total, info, count)
-            elif len(takers := tuple(self._for_all.takers(info))) == 1:
-                only.setdefault(takers[0], []).append((info, count))
-        found = {-1: total}
-        for node, pods in only.items():
-            found[node] = total.copy()
-            for info, count in pods:
-                _add(found[node], info, count)
-        return found
+    def _leaving_without_room(self) -> tuple[Ints, dict[int, Ints]]:
+        """Return the requests of these pods that fit nowhere, and of those that only one node has room for, by node."""
+        needs, total, only = self._needs, np.zeros(self._needs.width, dtype=np.int64), dict[int, Ints]()
+        for index, _ in self._counted:
+            for info, count in self._snapshot.movers(index).specs:
+                number = needs.learn(info)
+                fit = int(self._for_all.fit(needs, np.array([number]))[0])
+                takers = [node for node, counts in self._for_all.on_node.items() if number in counts]
+                if fit == 0:
+                    total += count * needs.each[number]
+                elif len(takers) == 1:
+                    only.setdefault(takers[0], np.zeros_like(total))
+                    only[takers[0]] += count * needs.each[number]
+        return total, only
 
 
-def _add(total: dict[int, int], info: SpecInfo, count: int) -> None:
-    """Add the pods of a spec."""
-    for column, amount in info.need:
-        total[column] = total.get(column, 0) + count * amount
+def _distinct(numbers: Ints) -> list[int]:
+    return np.flatnonzero(np.bincount(numbers)).tolist() if len(numbers) else []
 
 
-def _with(specs: Specs, others: dict[int, int]) -> dict[int, int]:
-    """Return the needs of these pods and of others."""
-    total = others.copy()
-    for info, count in specs:
-        _add(total, info, count)
-    return total
+def _least(marks: Sequence[Mark]) -> Mark:
+    """Return the minimum of each resource that all of these have."""
+    return tuple(map(min, zip(*marks, strict=True)))
 
 
-def _raise(need: dict[int, int], other: dict[int, int]) -> bool:
-    """Raise each need to the larger of two; return whether any changed."""
-    larger = {column: amount for column, amount in other.items() if amount > need.get(column, 0)}
-    need.update(larger)
-    return bool(larger)
+def _plus(one: Demand, other: Demand) -> Demand:
+    if not any(one[0]) or not any(other[0]):
+        return one if any(one[0]) else other
+    return [some + more for some, more in zip(one[0], other[0], strict=True)], _least((one[1], other[1]))

@@ -1,9 +1,10 @@
 """Lower bounds on the machines that pods need and on their price, cached between rounds.
 
 Knows only the pools' templates and the instance types; while these stay the same, so do the answers. Sits in decide,
-below bounds and memory.
+below bounds.
 """
 
+import numpy as np
 from msgspec.structs import replace
 
 from dovetail.model.cached import cached
@@ -24,7 +25,8 @@ class Launches:
         self._machines = frame.machines
         self._templates = frame.templates
         self._largest: list[int] = frame.machines.allocatable.max(axis=0, initial=0).tolist()
-        self._least: dict[frozenset[tuple[int, int]], Least] = {}
+        self._one: dict[bytes, Least] = {}
+        self._several: dict[bytes, Least] = {}
 
     def serves(self, frame: Frame) -> bool:
         """Return whether another frame has the same templates and types."""
@@ -40,14 +42,23 @@ class Launches:
         counts = (-(-amount // largest[at]) for at, amount in need.items() if at < len(largest) and largest[at])
         return max(counts, default=0)
 
-    def least_for(self, need: dict[int, int]) -> Least:
-        """Return how many machines are needed, at least one, and the price of the cheapest for all; None: none."""
-        mark = frozenset(need.items())
-        found = self._least.get(mark)
+    def least_for(self, need: bytes) -> Least:
+        """Return how many machines a need takes, at least one, and the price of the cheapest for all; None: none.
+
+        `need`: the amount of each resource, as 64-bit integers.
+        """
+        found = self._one.get(need)
         if found is None:
-            if len(self._least) >= _KEPT_MAX:
-                self._least.clear()
-            found = self._least[mark] = max(1, self.count_for(need)), self._cheapest_for(need)
+            amounts = _amounts(need)
+            found = _keep(self._one, need, (max(1, self.count_for(amounts)), self._cheapest_for(amounts)))
+        return found
+
+    def least_of_several(self, need: bytes) -> Least:
+        """Return how many machines a need takes, at least one, and the least price of any number; None: impossible."""
+        found = self._several.get(need)
+        if found is None:
+            amounts = _amounts(need)
+            found = _keep(self._several, need, (max(1, self.count_for(amounts)), self.share_for(amounts)))
         return found
 
     def share_for(self, need: dict[int, int]) -> LaunchPrice | None:
@@ -97,3 +108,15 @@ class Launches:
                         best = price
                     break
         return best
+
+
+def _amounts(need: bytes) -> dict[int, int]:
+    amounts: list[int] = np.frombuffer(need, dtype=np.int64).tolist()
+    return {column: amount for column, amount in enumerate(amounts) if amount}
+
+
+def _keep(known: dict[bytes, Least], need: bytes, found: Least) -> Least:
+    if len(known) >= _KEPT_MAX:
+        known.clear()
+    known[need] = found
+    return found

@@ -1,1 +1,1 @@
-"""The search for the cost command of greatest value (spec section 21): proposals, and the simulation as their judge."""
+"""The search for the cost command of greatest value (docs/rules.md#value): proposals, judged by the simulation."""

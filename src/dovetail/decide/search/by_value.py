@@ -1,9 +1,9 @@
-"""The cost command of greatest value that a round can find in bounded time (spec section 21).
+"""The cost command of greatest value that a round can find in bounded time (docs/rules.md#value).
 
 Value = savings per hour - what its disruption has to save. Proposals come from `growth`; each is judged as a command of
-its own, by the exact simulation and all gates. The command that sections 5 and 8 alone would find is always compared
-too, so the result is never worse. Ties go to fewer pods, then to names. Bounded by pods placed, never by time. Sits in
-decide, above the two methods for cost, which it replaces.
+its own, by the exact simulation and all gates. The command that `search: prefix` would find is always compared too, so
+the result is never worse. Ties go to fewer pods, then to names. Bounded by pods placed, never by time. Sits in decide,
+above the two methods for cost, which it replaces.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,19 +11,19 @@ from fractions import Fraction
 from functools import partial
 from typing import Final
 
-from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price import has_wasted_enough
-from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods import multi_node, single_node
-from dovetail.decide.methods.method import MethodRun, with_budget
+from dovetail.decide.methods.method import MethodRun, SetAside, with_budget
 from dovetail.decide.methods.moves import Move, command_of, cost_move, score
+from dovetail.decide.refusal import Refusal
 from dovetail.decide.search.dual import SLACK, ValueBound
 from dovetail.decide.search.found import Found, Tried
 from dovetail.decide.search.growth import Chosen, Growth, Value
 from dovetail.decide.search.sums import Sums
+from dovetail.decide.waste import set_aside
+from dovetail.decide.work import Work
 from dovetail.model.command import Method
-from dovetail.model.money import UNIT
 from dovetail.model.verdicts import Gate
 
 JUDGED_MAX: Final = 160
@@ -32,72 +32,77 @@ WORK_MAX: Final = 16_000
 """How many plain pods they may place together."""
 HOPELESS_MAX: Final = 12
 """How many proposals in a row may fail from the start before the cluster counts as packed."""
+MISSES_MAX: Final = 200
+"""How many nodes of an order that budgets don't allow are ignored."""
 SPLIT_ALONE_MAX: Final = 3
 """For how many nodes alone smaller machines are tried."""
 
 _SEVERAL: Final = Refusal(gate=Gate.NEW_NODES, why="It opens several new nodes.")
+_ASIDE: Final = Refusal(gate=Gate.WASTE, why="It goes by waste.")
 
 
-def run_several(context: RoundContext) -> MethodRun:
+def run_several(work: Work) -> MethodRun:
     """Return the best command if it removes several nodes."""
-    return _run(context, Method.MULTI_NODE)
+    return _run(work, Method.MULTI_NODE)
 
 
-def run_one(context: RoundContext) -> MethodRun:
+def run_one(work: Work) -> MethodRun:
     """Return the best command if it removes one node."""
-    return _run(context, Method.SINGLE_NODE)
+    return _run(work, Method.SINGLE_NODE)
 
 
-def _run(context: RoundContext, method: Method) -> MethodRun:
-    if context.stabilizing:
-        return MethodRun(method=method)
-    found = best_of(context)
+def _run(work: Work, method: Method) -> MethodRun:
+    found = best_of(work)
     move = found.move
     mine = move is not None and (len(move.nodes) == 1) == (method is Method.SINGLE_NODE)
     return MethodRun(
         method=method,
-        commands=(command_of(context, method, move),) if move is not None and mine else (),
+        commands=(command_of(work.scene, method, move),) if move is not None and mine else (),
         held=found.held,
         refused=found.refused if method is Method.SINGLE_NODE or mine else (),
+        aside=found.aside if method is Method.SINGLE_NODE or mine else (),
     )
 
 
-def best_of(context: RoundContext) -> Found:
+def best_of(work: Work) -> Found:
     """Return the best move of a round; searched once."""
-    known = context.searched
+    known = work.searched
     if known is None:
-        known = context.searched = _search(context)
+        known = work.searched = _search(work)
     return known
 
 
-def _search(context: RoundContext) -> Found:
-    open_ones, held = with_budget(context, Method.MULTI_NODE, multi_node.candidates(context))
-    judges = _Judges(context, open_ones)
+def _search(work: Work) -> Found:
+    scene = work.scene
+    open_ones, held = with_budget(scene, Method.MULTI_NODE, scene.cost_sources)
+    judges = _Judges(work, open_ones)
     judges.ask_as_ever()
     if open_ones and judges.could_be_beaten():
-        sums = Sums(context, open_ones)
+        sums = Sums(scene, open_ones)
         orders = sums.orders()
 
         def growth(judge: Callable[[Chosen], Value]) -> Growth:
-            return Growth(sums, judge, allows=judges.allows, spent=lambda: judges.is_spent(sums.work))
+            return Growth(sums, judge, judges, spent=lambda: judges.is_spent(sums.work))
 
         best = growth(judges.value).run(orders, judges.passed)
-        if context.new_nodes_max > 1:
+        if scene.new_nodes_max > 1:
             _split(judges, sums, best, orders[0], growth)
     move = judges.best
     if move is None or move.approved.by_waste:
-        move = _of_wasteful(context, open_ones) or move
-    return Found(move=move, held=held, refused=tuple(judges.refused))
+        move = _of_wasteful(work, open_ones) or move
+    return Found(move=move, held=held, refused=tuple(judges.refused), aside=tuple(judges.aside))
 
 
-def _of_wasteful(context: RoundContext, candidates: Sequence[NodeFacts]) -> Move | None:
-    """Return the best move of nodes that have each wasted enough (section 22): any of them may go together."""
-    wasteful = [facts for facts in candidates if has_wasted_enough(context.sources((facts,)))]
+def _of_wasteful(work: Work, candidates: Sequence[NodeFacts]) -> Move | None:
+    """Return the best move of nodes that have each wasted enough (docs/rules.md#waste): any of them may go together."""
+    scene = work.scene
+    known = scene.question.waste
+    wasteful = [facts for facts in candidates if facts.name in known and has_wasted_enough(scene.sources((facts,)))]
     if not wasteful:
         return None
-    judges = _Judges(context, wasteful)
-    sums = Sums(context, wasteful, free=True)
-    growth = Growth(sums, judges.value, allows=judges.allows, spent=lambda: judges.is_spent(sums.work))
+    judges = _Judges(work, wasteful)
+    sums = Sums(scene, wasteful, free=True)
+    growth = Growth(sums, judges.value, judges, spent=lambda: judges.is_spent(sums.work))
     growth.run(sums.orders(), [])
     return judges.best
 
@@ -131,16 +136,17 @@ def _split(
 class _Judges:
     """Judges sets of candidates, each once, and keeps the best."""
 
-    def __init__(self, context: RoundContext, candidates: Sequence[NodeFacts]) -> None:
-        self._context, self._candidates = context, candidates
-        self._left = context.left(Method.MULTI_NODE)
+    def __init__(self, work: Work, candidates: Sequence[NodeFacts]) -> None:
+        self._work, self._scene, self._candidates = work, work.scene, candidates
+        self._left = work.scene.left(Method.MULTI_NODE)
         self._places = {facts.name: place for place, facts in enumerate(candidates)}
         self._known: dict[tuple[Chosen, tuple[str, ...]], Move | Refusal] = {}
         self._searching = False
         self._judged = 0
-        self._work = 0
+        self._pods_asked = 0
         self._asked: list[Chosen] = []
         self.refused: list[Tried] = []
+        self.aside: list[SetAside] = []
         self.best: Move | None = None
 
     @property
@@ -150,8 +156,8 @@ class _Judges:
 
     def could_be_beaten(self) -> bool:
         """Return whether some set could be worth more than the best so far; in a packed cluster none can."""
-        best = 0.0 if self.best is None else max(0.0, float(self.best.approved.value / UNIT))
-        return ValueBound(self._context, self._candidates).at_most(best) > best + SLACK
+        best = 0.0 if self.best is None else max(0.0, float(self.best.approved.value / self._scene.price_scale))
+        return ValueBound(self._scene, self._candidates).at_most(best) > best + SLACK
 
     def opens_none(self, chosen: Chosen) -> bool:
         """Return whether a set is known to need no new node."""
@@ -160,29 +166,48 @@ class _Judges:
 
     def allows(self, chosen: Sequence[int]) -> bool:
         """Return whether budgets and the batch maximum allow a set."""
-        if len(chosen) > self._context.settings.batch_maximum:
+        if len(chosen) > self._scene.settings.batch_maximum:
             return False
         if len(chosen) > 1 and any(self._candidates[place].surges for place in chosen):
-            return False  # a node that needs a rolling update is handled alone (spec section 20)
+            return False  # a node that needs a rolling update is handled alone (docs/rules.md#surge)
         used: dict[str, int] = {}
         for place in chosen:
             pool = self._candidates[place].pool_name
             used[pool] = used.get(pool, 0) + 1
         return all(count <= self._left.get(pool, 0) for pool, count in used.items())
 
+    def along(self, order: Sequence[int], misses_max: int = MISSES_MAX) -> list[int]:
+        """Return the nodes of an order that budgets and the batch maximum allow as one set, taken greedily.
+
+        `misses_max`: how many nodes that are not allowed are ignored before the rest is.
+        """
+        kept: list[int] = []
+        left, misses = dict(self._left), 0
+        for place in order:
+            facts = self._candidates[place]
+            alone = bool(kept) and bool(facts.surges or self._candidates[kept[0]].surges)
+            if not alone and left.get(facts.pool_name, 0) > 0:
+                left[facts.pool_name] -= 1
+                kept.append(place)
+            else:
+                misses += 1
+            if misses > misses_max or len(kept) >= self._scene.settings.batch_maximum:
+                break
+        return kept
+
     def is_spent(self, work: Sequence[int]) -> bool:
         """Return whether the search has used up its effort, or has found nothing for a while."""
         self._searching = True
         if self.best is None and self._judged >= HOPELESS_MAX:
             return True
-        self._work += sum(work[place] for chosen in self._asked for place in chosen)
+        self._pods_asked += sum(work[place] for chosen in self._asked for place in chosen)
         self._asked.clear()
-        return self._judged >= JUDGED_MAX or self._work >= WORK_MAX
+        return self._judged >= JUDGED_MAX or self._pods_asked >= WORK_MAX
 
     def value(self, chosen: Chosen, launchable: tuple[str, ...] = ()) -> Value:
-        """Return the value of a set as one command, in dollars per hour; None if a gate refuses it."""
+        """Return the value of a set as one command, as a share of `price_scale`; None if a gate refuses it."""
         outcome = self.judge(chosen, launchable)
-        return float(outcome.approved.value / UNIT) if isinstance(outcome, Move) else None
+        return float(outcome.approved.value / self._scene.price_scale) if isinstance(outcome, Move) else None
 
     def judge(self, chosen: Chosen, launchable: tuple[str, ...] = ()) -> Move | Refusal:
         """Judge a set by every gate; `launchable`: types that new nodes are limited to."""
@@ -203,27 +228,24 @@ class _Judges:
 
     def _judge(self, nodes: tuple[NodeFacts, ...], launchable: tuple[str, ...]) -> Move | Refusal:
         if len(nodes) == 1 and not launchable:
-            return single_node.judge(self._context, nodes[0])
-        outcome = cost_move(self._context, nodes, launchable=launchable)
-        return (score(self._context, outcome) if isinstance(outcome, Move) else None) or outcome
+            return single_node.judge(self._work, nodes[0])
+        outcome = cost_move(self._work, nodes, launchable=launchable)
+        return (score(self._work, outcome) if isinstance(outcome, Move) else None) or outcome
 
     def _keep(self, move: Move) -> None:
         if self.best is None or _rank(move) < _rank(self.best):
             self.best = move
 
     def ask_as_ever(self) -> None:
-        """Ask as sections 5 and 8 do: the largest prefix of the order that opens at most one node; else one node."""
-        order = list(range(len(self._candidates)))
-        taken: list[int] = []
-        for place in order:
-            if self.allows([*taken, place]):
-                taken.append(place)
+        """Return the command of `search: prefix`: the largest prefix that opens at most one node, else one node."""
+        order = range(len(self._candidates))
+        taken = self.along(order, len(order))
         asked: dict[int, Move | Refusal] = {}
 
         def attempt(size: int) -> Move | Refusal:
-            places = tuple(self._context.index_of(self._candidates[place]) for place in taken[:size])
-            least, launch = self._context.bounds.replacements_at_least(places)
-            paid = sum(self._candidates[place].price for place in taken[:size])
+            nodes = [self._candidates[place] for place in taken[:size]]
+            least, launch = self._scene.bounds.together(nodes)
+            paid = sum(facts.price for facts in nodes)
             if least > 1 or (launch is not None and launch.amount >= paid):
                 outcome: Move | Refusal = _SEVERAL
             else:
@@ -236,9 +258,20 @@ class _Judges:
         pods = [len(self._candidates[place].reschedulable) for place in taken]
         multi_node.search(attempt, len(taken), asked, pods)
         if not any(isinstance(outcome, Move) for outcome in asked.values()):
-            for place in order:
-                if isinstance(self.judge((place,)), Move):
-                    break
+            self._each_alone()
+
+    def _each_alone(self) -> None:
+        """Judge one node after the other until one passes; those that go by waste for certain are set aside."""
+        place = 0
+        for nodes, certain in single_node.in_groups(self._work, self._candidates):
+            for facts, wait in zip(nodes, set_aside(self._work, nodes, certain), strict=True):
+                chosen = ((place,), ())
+                if wait is not None and chosen not in self._known:
+                    self._known[chosen], self._work.judged[facts.name] = _ASIDE, None
+                    self.aside.append(SetAside(facts=facts, wait=wait))
+                elif isinstance(self.judge((place,)), Move):
+                    return
+                place += 1
 
 
 def _rank(move: Move) -> tuple[Fraction, int, tuple[str, ...]]:

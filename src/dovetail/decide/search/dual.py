@@ -10,18 +10,15 @@ a plan is, and approves nothing. Sits in decide, below the search.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price import UNPAYABLE
+from dovetail.decide.scene import Scene
 from dovetail.decide.search.sums import machine_prices
-from dovetail.model.money import UNIT
-from dovetail.scheduling.pods.movers import Movers
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -31,40 +28,35 @@ _LAST_STEP: Final = 0.004
 """How far a price is moved at first and at last, as a share of what the resource costs alone."""
 _TRIES_MAX: Final = 400
 _UNITS_MAX: Final = 20_000
-"""Up to how many units of a resource it is looked up which sums the pods can come to."""
+"""Up to how many units of a resource the sums that pods can reach are tabulated."""
 SLACK: Final = 1e-9
-"""What rounding may make of nothing."""
+"""The largest rounding error of a value of 0."""
 
 
 class ValueBound:
     """The bound for one set of candidates; arrays have one row per node, machine or kind of pod."""
 
-    def __init__(self, context: RoundContext, candidates: Sequence[NodeFacts], *, free: bool = False) -> None:
-        """Start a search; `free`: the nodes have to save only what is required after enough waste (section 22)."""
-        frame = context.snapshot.frame
-        placed = [(facts, place) for facts in candidates if (place := context.index_of(facts)) >= 0]
-        places = [place for _, place in placed]
-        movers = [context.snapshot.movers(place) for place in places]
-        specs = {info.id: info for each in movers for info, _ in each.specs}
-        row_of = {need: row for row, need in enumerate(dict.fromkeys(info.need for info in specs.values()))}
-        needs = list(row_of)
-        columns = sorted({column for need in needs for column, _ in need})
-        at = {column: index for index, column in enumerate(columns)}
-        self._needs = np.zeros((len(needs), len(columns)))
-        for row, need in enumerate(needs):
-            for column, amount in need:
-                self._needs[row, at[column]] = amount
-        rows = {number: row_of[info.need] for number, info in specs.items()}
-        self._asks = _counts(movers, rows, len(needs)) @ self._needs
-        self._worth = np.array([_worth(context, facts, free=free) for facts, _ in placed])
+    def __init__(self, scene: Scene, candidates: Sequence[NodeFacts], *, free: bool = False) -> None:
+        """Start a search; `free`: they need to save only what is required after enough waste (docs/rules.md#waste)."""
+        frame, rows = scene.snapshot.frame, scene.needs
+        index = scene.snapshot.index
+        placed = [facts for facts in candidates if facts.name in index]
+        places = [index[facts.name] for facts in placed]
+        own = rows.of(placed, scene.snapshot)
+        asked = sorted(set(map(tuple, rows.each[_numbers_in(rows.specs[own])].tolist())))
+        each = np.array(asked, dtype=np.int64).reshape(len(asked), rows.width)
+        columns = np.flatnonzero(each.any(axis=0)).tolist()
+        self._needs: Floats = each[:, columns].astype(np.float64)
+        self._asks: Floats = rows.demand[own][:, columns].astype(np.float64)
+        self._worth = worths(scene, placed, free=free)
         takes = frame.open.copy()
-        takes[list(context.closed)] = False
+        takes[list(scene.closed)] = False
         room: Floats = np.where(takes[:, None], np.maximum(frame.room, 0), 0)[:, columns].astype(np.float64)
         stays = np.ones(len(room), dtype=np.bool_)
         stays[places] = False
         self._candidates = _Rooms(room[places], self._needs)
         self._others = _Rooms(room[stays], self._needs)
-        prices = machine_prices(frame)
+        prices = machine_prices(frame, scene.price_scale)
         sizes = frame.machines.allocatable
         has = [index for index, column in enumerate(columns) if column < sizes.shape[1]]
         self._sizes = np.zeros((len(prices), len(columns)))
@@ -73,7 +65,7 @@ class ValueBound:
         self._machines = _Rooms(self._sizes, self._needs)
 
     def at_most(self, enough: float = 0.0) -> float:
-        """Return an upper bound on the value of all commands together, in dollars per hour.
+        """Return an upper bound on the value of all commands together, as a share of the scene's `price_scale`.
 
         `enough`: stop once the bound is this low.
         """
@@ -110,30 +102,28 @@ class ValueBound:
 
     def _under(self, prices: Floats) -> tuple[float, Floats]:
         """Return the bound under prices of resources, lowered until no machine is worth more than it costs."""
-        over = float((self._machines.worth(prices) / self._prices).max(initial=0.0))
+        worth = self._machines.worth(prices)
+        free = np.where(worth > 0, np.inf, 0.0)  # a machine that commitments pay for: any worth is more than it costs
+        over = float(np.divide(worth, self._prices, out=free, where=self._prices > 0).max(initial=0.0))
         prices = prices / over if over > 1 else prices
         going = self._worth - self._asks @ prices
         value = np.maximum(going, self._candidates.worth(prices)).sum() + self._others.worth(prices).sum()
         return float(value), prices
 
 
-def _counts(movers: Sequence[Movers], row_of: Mapping[int, int], rows: int) -> Floats:
-    """Return how many pods of each node are in each row; `row_of`: the row of each spec, by its id."""
-    flat = [0] * (len(movers) * rows)
-    for place, each in enumerate(movers):
-        for info, count in each.specs:
-            flat[place * rows + row_of[info.id]] += count
-    return np.array(flat, dtype=np.float64).reshape(len(movers), rows)
+def _numbers_in(specs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the numbers of all specs in some rows; 0 is no pod."""
+    found = np.flatnonzero(np.bincount(specs.ravel()))
+    return found[found > 0]
 
 
-def _worth(context: RoundContext, facts: NodeFacts, *, free: bool) -> float:
-    """Return the value of removing a node without a replacement, in dollars per hour."""
-    if free:
-        return facts.price / UNIT - context.settings.waste_floor / UNIT * facts.disruption_cost_float(context.now)
-    if context.haste.waits_for_jobs(facts):
-        return -float(UNPAYABLE)
-    required, unit = context.haste.asked_savings(facts)
-    return facts.price / UNIT - required / (unit * UNIT)
+def worths(scene: Scene, nodes: Sequence[NodeFacts], *, free: bool) -> Floats:
+    """Return the value of removing each node without a replacement, as a share of `price_scale`."""
+    haste, table = scene.haste, scene.table
+    required, units = haste.floors(nodes, table) if free else haste.bars(nodes, table)
+    prices = np.array([facts.price for facts in nodes], dtype=object)
+    found: Floats = ((prices * units - required) / (units * scene.price_scale)).astype(np.float64)
+    return found
 
 
 def _usable(rooms: Floats, needs: Floats) -> Floats:
@@ -173,7 +163,8 @@ def _distinct(rows: Mask) -> tuple[Mask, npt.NDArray[np.int64]]:
     known: dict[bytes, int] = {}
     which = [known.setdefault(data[at : at + width], len(known)) for at in range(0, len(data), max(1, width))]
     found = np.array(which, dtype=np.int64)
-    return rows[np.unique(found, return_index=True)[1]], found
+    firsts = np.flatnonzero(np.diff(np.maximum.accumulate(found), prepend=-1))
+    return rows[firsts], found
 
 
 class _Rooms:

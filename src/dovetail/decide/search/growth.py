@@ -11,16 +11,14 @@ from typing import Final, Protocol
 Chosen = tuple[int, ...]
 """Places of candidates, sorted."""
 Value = float | None
-"""What a set is worth in dollars per hour; None: it does not pass."""
+"""What a set is worth, as a share of the highest price of a node; None: it does not pass."""
 
 _FRACTIONS: Final = (1.0, 0.92, 0.84, 0.76, 0.66, 0.55, 0.42, 0.3, 0.18)
-"""Which parts of the prefix that sums like best are tried."""
+"""Which parts are tried of the prefix with the best bound."""
 _SKIPS_MAX: Final = 12
 """How many nodes in a row may fail to join a set before it stops growing."""
 _EXCHANGES_MAX: Final = 24
 """How many exchanges are tried before a set counts as the best of its kind."""
-_MISSES_MAX: Final = 200
-"""How many nodes of an order that budgets don't allow are ignored."""
 _LEAVERS_MAX: Final = 24
 _JOINERS_MAX: Final = 48
 """How many nodes of a set, and how many others, take part in exchanges."""
@@ -45,19 +43,26 @@ class Bound(Protocol):
         ...
 
 
+class SearchLimits(Protocol):
+    """Which sets a search may propose."""
+
+    def allows(self, chosen: Sequence[int]) -> bool:
+        """Return whether a set is allowed."""
+        ...
+
+    def along(self, order: Sequence[int]) -> Sequence[int]:
+        """Return the nodes of an order that are allowed as one set, taken greedily."""
+        ...
+
+
 class Growth:
-    """One search. `judge` returns a set's value, or None; `fits`: whether budgets allow a set; `spent`: stop now."""
+    """One search. `judge` returns a set's value, or None; `spent`: stop now."""
 
     def __init__(
-        self,
-        bound: Bound,
-        judge: Callable[[Chosen], Value],
-        *,
-        allows: Callable[[Sequence[int]], bool],
-        spent: Callable[[], bool],
+        self, bound: Bound, judge: Callable[[Chosen], Value], limits: SearchLimits, *, spent: Callable[[], bool]
     ) -> None:
         self._bound, self._judge = bound, judge
-        self._allows, self._spent = allows, spent
+        self._allows, self._along, self._spent = limits.allows, limits.along, spent
         self.best: Chosen = ()
         self.best_value = 0.0
 
@@ -82,7 +87,7 @@ class Growth:
 
     def _follow(self, order: Sequence[int]) -> None:
         """Try parts of an order's most promising prefix, then let the best of them grow along the order."""
-        allowed = self._allowed(order)
+        allowed = self._along(order)
         if not allowed:
             return
         limits = self._bound.prefixes_at_most(allowed)
@@ -99,19 +104,6 @@ class Growth:
                 if value >= limits[peak - 1] * 0.97:
                     break
         self._grow(list(allowed[:size]), value, allowed[size:])
-
-    def _allowed(self, order: Sequence[int]) -> list[int]:
-        """Keep the nodes of an order that budgets allow as one set."""
-        kept: list[int] = []
-        misses = 0
-        for place in order:
-            if self._allows([*kept, place]):
-                kept.append(place)
-            else:
-                misses += 1
-                if misses > _MISSES_MAX:
-                    break
-        return kept
 
     def _grow(self, chosen: list[int], value: float, rest: Sequence[int]) -> tuple[list[int], float]:
         """Add nodes of an order while that adds value: several at a time while it succeeds, else one by one."""

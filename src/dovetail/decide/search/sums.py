@@ -11,18 +11,18 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.model.money import UNIT
+from dovetail.decide.scene import Scene
+from dovetail.model.money import Money
 from dovetail.scheduling.frame import Frame
 
 Floats = npt.NDArray[np.float64]
 RULED = 5
-"""How many plain pods one pod with topology rules, ports or volumes takes to place."""
+"""The effort of placing a pod with topology rules, ports or volumes, in plain pods."""
 
 
 FREE = 1e-3
-"""How much less what only waste lets pass is worth than what may go at once."""
+"""The weight of what only waste allows, compared with what may go at once."""
 SIZES_MAX = 6
 """How many sets of smaller machines are tried."""
 
@@ -30,34 +30,38 @@ SIZES_MAX = 6
 class Sums:
     """Candidates as rows: the value and the consumption of each. Sets are lists of their indexes."""
 
-    def __init__(self, context: RoundContext, candidates: Sequence[NodeFacts], *, free: bool = False) -> None:
-        """Start with no node; `free`: their disruption is paid for already (section 22)."""
-        frame = context.snapshot.frame
+    def __init__(self, scene: Scene, candidates: Sequence[NodeFacts], *, free: bool = False) -> None:
+        """Start with no node; `free`: their disruption is paid for already (docs/rules.md#waste)."""
+        frame = scene.snapshot.frame
         count = frame.room.shape[1]
         takes = frame.open.copy()
-        takes[list(context.closed)] = False
+        takes[list(scene.closed)] = False
         room = np.where(takes[:, None], np.maximum(frame.room, 0), 0).astype(np.float64)
-        places = [context.index_of(facts) for facts in candidates]
-        movers = [context.snapshot.movers(place) for place in places]
-        self.demand = np.array([_row(each.demand.total, count) for each in movers]).reshape(len(places), count)
+        places = [scene.index_of(facts) for facts in candidates]
+        movers = [scene.snapshot.movers(place) for place in places]
+        rows = scene.needs
+        own = rows.of(candidates, scene.snapshot)
+        self.demand: Floats = rows.demand[own].astype(np.float64)
         self.consumes = self.demand + room[places].reshape(len(places), count)
-        going = [context.snapshot.movers(at).demand.total for at, _ in context.snapshot.leaving]
-        self.room = np.maximum(room.sum(axis=0) - sum((_row(total, count) for total in going), np.zeros(count)), 0.0)
-        required = [source.required for source in context.sources(candidates)]
-        self.price = np.array([facts.price / UNIT for facts in candidates])
-        self.required = np.array([float(amount / UNIT) for amount in required])
-        least = np.array([float(source.least / UNIT) for source in context.sources(candidates)])
+        leaving = [scene.by_name[scene.snapshot.states[at].name] for at, _ in scene.snapshot.leaving]
+        going = rows.of(leaving, scene.snapshot)
+        self.room = np.maximum(room.sum(axis=0) - rows.demand[going].sum(axis=0, dtype=np.float64), 0.0)
+        required = [source.required for source in scene.sources(candidates)]
+        unit = scene.price_scale
+        self.price = np.array([facts.price / unit for facts in candidates])
+        self.required = np.array([float(amount / unit) for amount in required])
+        least = np.array([float(source.least / unit) for source in scene.sources(candidates)])
         self.worth = (self.price - least) * FREE if free else self.price - self.required
         first = frame.first
         self.work = [sum(1 if first(cls).simple else RULED for cls in each.classes) for each in movers]
         self._scale = FREE if free else 1.0
-        self._machines = machine_prices(frame)
+        self._machines = machine_prices(frame, unit)
         self._kinds = frame.machines.kinds
         self.unit_price = _unit_prices(frame, self._machines, count)
         self.least_launch = min(self._machines.values(), default=1e9)
 
     def at_most(self, chosen: Sequence[int]) -> float:
-        """Return an upper bound on the value of removing these, in dollars per hour."""
+        """Return an upper bound on the value of removing these, as a share of `price_scale`."""
         places = list(chosen)
         short = np.maximum(self.consumes[places].sum(axis=0) - self.room, 0.0)
         return float(self.worth[places].sum() - self._launch_at_least(short[None, :])[0])
@@ -111,21 +115,14 @@ class Sums:
         return [list(order) for order in dict.fromkeys(map(tuple, found))]
 
 
-def _row(total: dict[int, int], count: int) -> Floats:
-    row = np.zeros(count)
-    for column, amount in total.items():
-        row[column] = amount
-    return row
-
-
-def machine_prices(frame: Frame) -> dict[int, float]:
-    """Return the cheapest price of every machine that some pool could launch, by index."""
+def machine_prices(frame: Frame, unit: Money) -> dict[int, float]:
+    """Return the cheapest price of every machine that some pool could launch, by index; in that unit."""
     prices: dict[int, float] = {}
     for template in frame.templates:
         for place in template.reqs.order:
             launch = template.reqs.prices(frame.machines.kinds[place])[1]
             if template.types >> place & 1 and launch is not None:
-                amount = launch.amount / UNIT
+                amount = launch.amount / unit
                 prices[place] = min(prices.get(place, amount), amount)
     return prices
 

@@ -23,16 +23,21 @@ _FIRST_PAUSE: Final[dict[Failure, int]] = {
     Failure.FORBIDDEN: 30 * SECOND,
     Failure.REFUSED: 30 * SECOND,
     Failure.TAKEN: 30 * SECOND,
-    Failure.OCCUPIED: 30 * SECOND,
+    Failure.OCCUPIED: 5 * SECOND,
 }
+RIGHT_MISSING: Final = 60 * SECOND
+"""How long something optional is not asked for after it was forbidden: the right may have been given meanwhile."""
 _PAUSE_MAX: Final = 120 * SECOND
+_UNKNOWN: Final = (None, Failure.UNREACHABLE, Failure.NOT_FOUND)
+"""Answers after which the thing may have been done: none yet, a broken connection, or its object is gone."""
 FATAL: Final = (Failure.FORBIDDEN, Failure.REFUSED, Failure.TAKEN, Failure.OCCUPIED)
 
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """One requested thing: how often, when next, and the last answer."""
+    """One requested thing: what instruction, how often, when next, and the last answer."""
 
+    what: type | None = None
     count: int = 0
     again_at: int = 0
     patient_until: int = 0
@@ -61,6 +66,15 @@ class Attempts:
         """Return all requested ids, oldest first."""
         return tuple(self._by_id)
 
+    def ids_of(self, what: type) -> tuple[str, ...]:
+        """Return the requested ids of one class of instructions, oldest first."""
+        return tuple(ident for ident, attempt in self._by_id.items() if attempt.what is what)
+
+    def what(self, ident: str) -> type | None:
+        """Return the class of the instruction that was requested with an id."""
+        attempt = self._by_id.get(ident)
+        return None if attempt is None else attempt.what
+
     def get(self, ident: str) -> Attempt | None:
         """Return what is known about an id."""
         return self._by_id.get(ident)
@@ -70,10 +84,13 @@ class Attempts:
         attempt = self._by_id.get(ident)
         return attempt is None or attempt.again_at <= elapsed
 
-    def ask(self, ident: str, elapsed: int, patience: int = 0) -> None:
-        """Record that it is requested now; while its outcome is unknown it is not repeated within `patience`."""
+    def ask(self, ident: str, elapsed: int, patience: int = 0, *, what: type | None = None) -> None:
+        """Record that it is requested now; while its outcome is unknown it is not repeated within `patience`.
+
+        `what`: the class of the instruction, if somebody asks for it later.
+        """
         self.version += 1
-        attempt = self._by_id.setdefault(ident, Attempt())
+        attempt = self._by_id.setdefault(ident, Attempt(what=what))
         attempt.count += 1
         attempt.patient_until = elapsed + patience
         attempt.again_at = elapsed + max(patience, ANSWER_WAIT << min(attempt.count - 1, 4))
@@ -111,9 +128,18 @@ class Attempts:
         attempt = self._by_id.get(ident)
         return None if attempt is None else attempt.failure
 
+    def may_be_done(self, ident: str) -> bool:
+        """Return whether it was requested and may have been executed: no answer rules that out."""
+        attempt = self._by_id.get(ident)
+        return attempt is not None and (attempt.succeeded or attempt.failure in _UNKNOWN)
+
     def any_failed(self, failure: Failure) -> bool:
         """Return whether any last attempt failed in this way."""
         return any(attempt.failure is failure for attempt in self._by_id.values())
+
+    def any_open_failure(self) -> bool:
+        """Return whether something failed at its last attempt and has not succeeded since."""
+        return any(attempt.failure is not None for attempt in self._by_id.values())
 
     def next_at(self, *, done: bool = False) -> int | None:
         """Return when the next unanswered or failed one is due again; `done`: count those that succeeded too."""

@@ -14,7 +14,7 @@ import msgspec
 
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.lifecycle.commands.attempts import SECOND, Attempts
-from dovetail.lifecycle.commands.machine import TERMINAL, Phase, Signal
+from dovetail.lifecycle.commands.machine import BEGINNING, TERMINAL, Phase, Signal
 from dovetail.lifecycle.commands.records import (
     DOVETAIL,
     Candidate,
@@ -28,13 +28,16 @@ from dovetail.lifecycle.messages import Failure
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.command import Action, Command, Method
-from dovetail.model.objects import Node, NodeClaim, NodePool, condition, is_true
+from dovetail.model.objects import Node, NodeClaim, NodeClaimStatus, NodePool, condition, is_true
+from dovetail.model.policies.daemon_like import DaemonLikePods
 from dovetail.model.timing.duration import format_duration
 
 EVICTION_LOOK: Final = SECOND // 2
 """How often the way of an evicted pod is looked at when no pod of its owners gets a node."""
 _NOT_LAUNCHED_YET: Final = (None, "", "AwaitingReconciliation", "Launching")
 """Reasons of a condition Launched that is not True while the launch is in progress."""
+_NOT_TAKEN_UP: Final = NodeClaimStatus()
+"""The status of a NodeClaim that Karpenter has not processed yet."""
 LINGER: Final = 60 * SECOND
 """How long a Node may outlive its NodeClaim before the command no longer waits for it."""
 
@@ -48,22 +51,33 @@ class View:
     now: datetime
     replacement_timeout: int
     launch_timeout: int
+    drain_patience: int
     manages: Callable[[str], bool]
     evicts: bool = False
+    evicts_side_by_side: bool = False
     surges: bool = True
+    looks_last: bool = True
+    daemon_like: tuple[DaemonLikePods, ...] = ()
     rate_span: Callable[[str], int] = lambda _pool: 0
-    """The longest span of a pool's rate budgets, in nanoseconds; 0: it has none (spec section 13)."""
+    """The longest span of a pool's rate budgets, in nanoseconds; 0: it has none (docs/rules.md#rates)."""
+    begins: Callable[[Candidate], tuple[str, str] | None] = lambda _candidate: None
+    """The topology key and the domain of a node whose pool lets drift work in one domain at a time; else None."""
     drain_for: Callable[[NodePool, Node], int | None] = lambda _pool, _node: None
-    """How long the drain of a node that is repaired may take; None: as long as its claim allows (spec section 19)."""
+    """How long the drain of a repaired node may take; None: as long as its claim allows (docs/rules.md#repair)."""
     surging_sets: Callable[[], tuple[tuple[str, str], ...]] = tuple
-    """The ReplicaSets, by namespace and name, whose pods leave by a rolling update (spec section 20)."""
+    """The ReplicaSets, by namespace and name, whose pods leave by a rolling update (docs/rules.md#surge)."""
 
 
 class Evicted(msgspec.Struct, frozen=True):
-    """The pod that a command evicted last: its eviction, when, its owners, and which pods they had then."""
+    """A pod that a command evicted: its eviction, when, its node, its owners, and which pods they had then.
+
+    `place`: where it is planned to go; None: the plan doesn't say.
+    """
 
     ident: str
     at: int
+    node: str
+    place: str | None
     owners: tuple[str, ...]
     siblings: frozenset[str]
     """By uid; any other pod of these owners came after the eviction."""
@@ -77,6 +91,9 @@ class _Plan:
         self.destinations = tuple(place.node for place in command.placements)
         self.places = {
             pod: (at, nth) for at, place in enumerate(command.placements) for nth, pod in enumerate(place.pods)
+        }
+        self.goals = {pod: place.node for place in command.placements for pod in place.pods} | {
+            pod: f"#{at}" for at, new in enumerate(command.replacements) for pod in new.pods
         }
 
 
@@ -99,20 +116,29 @@ class Run:
     retry_at: int | None = None
     validate_at: int = 0
     deadline: int = 0
+    begin_by: int = 0
     why: str = ""
     attempts: Attempts = field(default_factory=Attempts)
     seen: dict[str, str] = field(default_factory=dict)
-    seen_at: dict[str, int] = field(default_factory=dict)
+    taken_up_at: dict[str, int] = field(default_factory=dict)
     launch_by: dict[str, int] = field(default_factory=dict)
     tainted: dict[str, None] = field(default_factory=dict)
     claim_gone_at: dict[str, int] = field(default_factory=dict)
     looked_at: int = 0
     to_evict: dict[str, None] | None = None
-    evicted_last: Evicted | None = None
+    in_the_air: tuple[Evicted, ...] = ()
+    evicted: dict[str, dict[str, None]] = field(default_factory=dict)
+    evicted_before: tuple[str, ...] = ()
+    looks: int = 0
+    cleared_at: int = 0
+    refused_at: int | None = None
+    warn_at: int | None = None
+    drains_since: int | None = None
     verdict: Signal | None = None
     history: list[tuple[Phase, Signal]] = field(default_factory=list)
     _plan: "_Plan | None" = field(default=None, init=False, repr=False)
     _nodes: tuple[tuple[Candidate, ...], tuple[str, ...]] | None = field(default=None, init=False, repr=False)
+    _by_node: tuple[tuple[Candidate, ...], dict[str, Candidate]] | None = field(default=None, init=False, repr=False)
     _leaving: "tuple[tuple[Candidate, ...], datetime, tuple[LeavingNode, ...]] | None" = field(
         default=None, init=False, repr=False
     )
@@ -129,6 +155,13 @@ class Run:
         if known is None or known[0] is not self.candidates:
             known = self._nodes = (self.candidates, tuple([candidate.node for candidate in self.candidates]))
         return known[1]
+
+    def candidate(self, node: str) -> Candidate:
+        """Return the candidate of that node."""
+        known = self._by_node
+        if known is None or known[0] is not self.candidates:
+            known = self._by_node = (self.candidates, {candidate.node: candidate for candidate in self.candidates})
+        return known[1][node]
 
     @property
     def leaving(self) -> tuple[LeavingNode, ...]:
@@ -156,13 +189,17 @@ class Run:
         """Return which placement of the command has each pod, and its position there."""
         return {} if self.command is None else self._plan_of(self.command).places
 
+    def goal(self, pod: str) -> str | None:
+        """Return where the plan puts a pod (`namespace/name`): a node, or `#` and the number of a replacement."""
+        return None if self.command is None else self._plan_of(self.command).goals.get(pod)
+
     def _plan_of(self, command: Command) -> "_Plan":
         if self._plan is None or self._plan.command is not command:
             self._plan = _Plan(command)
         return self._plan
 
-    def record(self, phase: Phase, now: datetime) -> str:
-        """Return the record that its objects carry."""
+    def record(self, phase: Phase, now: datetime, evicted: tuple[str, ...] = ()) -> str:
+        """Return the record that its objects carry; `evicted`: pods whose eviction from that Node is requested."""
         return encode_record(
             Record(
                 id=self.id,
@@ -174,6 +211,7 @@ class Run:
                 replacements=self.replacements,
                 pools=self.pools,
                 by=self.by,
+                evicted=evicted,
             )
         )
 
@@ -182,12 +220,16 @@ class Run:
         times = [] if self.retry_at is None else [self.retry_at]
         if self.phase is Phase.VALIDATING:
             times.append(self.validate_at)
-        elif self.phase in (Phase.NOTING, Phase.TAINTING, Phase.LAUNCHING, Phase.WAITING, Phase.SURGING):
+        elif self.phase in (*BEGINNING, Phase.LAUNCHING, Phase.WAITING, Phase.SURGING):
             times += [self.deadline, *self.launch_by.values()]
+            times += [self.begin_by] if self.phase in BEGINNING and self.attempts.any_open_failure() else []
+        elif self.phase is Phase.CHECKING:
+            times.append(self.deadline)
         elif self.phase is Phase.EVICTING:
             times.append(self.looked_at + EVICTION_LOOK)
         elif self.phase is Phase.DRAINING:
             times += [at + LINGER for at in self.claim_gone_at.values()]
+            times += [] if self.warn_at is None else [self.warn_at]
         return min(times, default=None)
 
     # ------------------------------------------------------------ ids
@@ -199,6 +241,10 @@ class Run:
     def note_id(self, pool: str) -> str:
         """Return the id of the instruction that notes the start on a pool."""
         return f"{self.id}/note/{pool}"
+
+    def begin_id(self, pool: str) -> str:
+        """Return the id of the instruction that writes on a pool which domain begins."""
+        return f"{self.id}/begin/{pool}"
 
     def forget_id(self, pool: str) -> str:
         """Return the id of the instruction that removes the start from a pool."""
@@ -215,6 +261,10 @@ class Run:
     def delete_id(self, name: str) -> str:
         """Return the id of the instruction that deletes a NodeClaim."""
         return f"{self.id}/delete/{name}"
+
+    def look_id(self) -> str:
+        """Return the id of the last look before the irreversible step; another one each time that it begins anew."""
+        return f"{self.id}/look/{self.looks}"
 
     def attribute_id(self, name: str, *, at_once: bool = False) -> str:
         """Return the id of the instruction that writes why a candidate's NodeClaim leaves."""
@@ -235,10 +285,10 @@ def look(run: Run, view: View) -> None:
         claim = view.store.get(NodeClaim, name)
         if claim is not None and carries_or_made(run, claim):
             run.seen[name] = claim.metadata.uid
-            run.seen_at.setdefault(name, view.elapsed)
             run.launch_by.pop(name, None)
-            if not claim.status.provider_id and condition(claim.status.conditions, names.CONDITION_LAUNCHED):
-                run.launch_by[name] = run.seen_at[name] + view.launch_timeout
+            if claim.status != _NOT_TAKEN_UP and not _has_machine(claim):
+                since = run.taken_up_at.setdefault(name, view.elapsed)
+                run.launch_by[name] = since + view.launch_timeout
     for candidate in run.candidates:
         node = view.store.get(Node, candidate.node)
         if node is not None and carries(node, run.id):
@@ -301,20 +351,25 @@ def launch_failure(run: Run, name: str, view: View) -> str:
     """Return why a replacement will get no machine; empty if it has one, or may still get one.
 
     Karpenter's provisioner waits while any NodeClaim has no provider id, so a claim that it can't launch must not stay.
-    A claim without a condition Launched has not been processed yet: the replacement's own deadline applies.
+    The time-out counts from when Karpenter took the claim up. One without any status has not been processed yet (is
+    Karpenter down?): the replacement's own deadline applies.
     """
     claim = replacement(run, name, view)
-    if claim is None or claim.status.provider_id or claim.metadata.deletion_timestamp is not None:
+    if claim is None or _has_machine(claim) or claim.metadata.deletion_timestamp is not None:
+        return ""
+    if claim.status == _NOT_TAKEN_UP:
         return ""
     launched = condition(claim.status.conditions, names.CONDITION_LAUNCHED)
-    if launched is None:
-        return ""
-    if launched.status != "True" and launched.reason not in _NOT_LAUNCHED_YET:
+    if launched is not None and launched.status != "True" and launched.reason not in _NOT_LAUNCHED_YET:
         return f"{name} can't be launched ({launched.reason})"
-    since = run.seen_at.get(name, view.elapsed)
+    since = run.taken_up_at.get(name, view.elapsed)
     if view.elapsed - since >= view.launch_timeout:
         return f"{name} has had no machine for {format_duration(view.launch_timeout)}"
     return ""
+
+
+def _has_machine(claim: NodeClaim) -> bool:
+    return bool(claim.status.provider_id or claim.status.node_name)
 
 
 def is_initialized(run: Run, name: str, view: View) -> bool:

@@ -1,10 +1,12 @@
 """Evictions in order: which pod of a command is evicted next, and when the rest is left to Karpenter's drain.
 
-Spec section 24. The plan packs pods largest first, but a drain evicts all at once, and then small pods may take the
-places of large ones. So the pods of a command's nodes are evicted one by one, the largest first; the next one follows
-when the previous one is bound again or a short time has passed. The first new pod of its owner that has a node counts
-as the previous one (`Lookout` makes the command look at once); a pod without a successor delays little. Karpenter
-drains whatever is refused, and whatever is left when the time is over. Sits in lifecycle, below `steps` and `signals`.
+See docs/rules.md#evictions. The plan packs pods largest first, but a drain evicts all at once, and then small pods may
+take the places of large ones. So the pods of a command's nodes are evicted one by one, the largest first; the next one
+follows when the previous one is bound again or a short time has passed. Side by side (`evictionsSideBySide`), a pod
+waits only for those that are planned for the same place: order matters only among pods that compete for room. The
+first new pod of its owner that has a node counts as the previous one (`Lookout` makes the command look at once); a pod
+without a successor delays little. Karpenter drains whatever is refused, and whatever is left when the time is over.
+Sits in lifecycle, below `steps` and `signals`.
 """
 
 from typing import Final
@@ -24,6 +26,8 @@ SHORT_TIME: Final = 6 * SECOND
 """How long the next eviction waits for a pod that finds no node."""
 PATIENCE: Final = 180 * SECOND
 """After how long the rest of a command's pods is left to the drain."""
+IN_THE_AIR_MAX: Final = 20
+"""How many pods of a command are evicted side by side at most."""
 _COST: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)
 
 
@@ -67,43 +71,75 @@ def _is_picky(pod: Pod) -> bool:
     return bool(pod.spec.node_selector) or required is not None
 
 
-def next_pod(run: Run, view: View) -> Pod | None:
-    """Return the pod to evict now; None while the one before has not landed."""
-    if not _has_landed(run, view):
-        return None
+def next_pods(run: Run, view: View) -> list[Pod]:
+    """Return the pods to evict now; none while one has not landed that they could compete with for room.
+
+    In order: the next one, once the one before has landed. Side by side: also pods that are planned for other places
+    than all that have not landed yet. A node's next eviction waits for the answer to its last one, because each writes
+    the record on the node, which names all of them.
+    """
+    run.in_the_air = air = tuple([entry for entry in run.in_the_air if not _has_landed(run, entry, view)])
+    if air and not view.evicts_side_by_side:
+        return []
     left = _left(run, view)
     if run.to_evict is None:
         # A pod that tolerates the taint may come back; the drain then handles it.
         run.to_evict = {pod.metadata.uid: None for pod in left}
-    return left[0] if left else None
+    if not view.evicts_side_by_side:
+        return left[:1]
+    return _apart(run, left, air)[: max(0, IN_THE_AIR_MAX - len(air))]
+
+
+def _apart(run: Run, left: list[Pod], air: tuple[Evicted, ...]) -> list[Pod]:
+    """Return the pods, in order, that compete with none before them and none in the air."""
+    found: list[Pod] = []
+    places = {entry.place for entry in air}
+    nodes = {entry.node for entry in air if not run.attempts.succeeded(entry.ident)}
+    for pod in left:
+        if None in places:
+            break  # nobody knows where that one goes
+        place = _place(run, pod)
+        if place is None and places:
+            break
+        if place not in places and pod.spec.node_name not in nodes:
+            found.append(pod)
+            nodes.add(pod.spec.node_name)
+        places.add(place)  # smaller pods for the same place wait for this one, whatever it waits for
+    return found
+
+
+def _place(run: Run, pod: Pod) -> str | None:
+    return run.goal(f"{pod.metadata.namespace}/{pod.metadata.name}")
 
 
 def note(run: Run, pod: Pod, view: View) -> None:
-    """Remember which pod was evicted last, and which pods its owners have now."""
+    """Remember which pods were evicted, which are not known to have landed, and which pods their owners have now."""
+    run.evicted.setdefault(pod.spec.node_name, {})[f"{pod.metadata.namespace}/{pod.metadata.name}"] = None
     owners = tuple([owner.uid for owner in pod.metadata.owner_references])
     siblings = frozenset(other.metadata.uid for uid in owners for other in view.store.pods_owned_by(uid))
-    run.evicted_last = Evicted(evict_id(run, pod), view.elapsed, owners, siblings)
+    ident, node = evict_id(run, pod), pod.spec.node_name
+    run.in_the_air += (Evicted(ident, view.elapsed, node, _place(run, pod), owners, siblings),)
 
 
-def _has_landed(run: Run, view: View) -> bool:
-    """Return whether the next eviction may follow: the last pod is bound again, refused, or took too long."""
-    last = run.evicted_last
-    if last is None:
-        return True
-    attempt = run.attempts.get(last.ident)
-    waited = view.elapsed - last.at
+def _has_landed(run: Run, evicted: Evicted, view: View) -> bool:
+    """Return whether no eviction has to wait for this one: the pod is bound again, refused, or took too long."""
+    attempt = run.attempts.get(evicted.ident)
+    waited = view.elapsed - evicted.at
     if waited >= SHORT_TIME or attempt is None or attempt.failure is not None:
         return True
     if not attempt.succeeded:
         return False
-    if any(owner.uid in last.owners for pod in view.store.pending_pods() for owner in pod.metadata.owner_references):
+    owners = evicted.owners
+    if any(owner.uid in owners for pod in view.store.pending_pods() for owner in pod.metadata.owner_references):
         return False
-    owned = (pod for uid in last.owners for pod in view.store.pods_owned_by(uid))
-    return waited >= LEAST_WAIT or any(pod.metadata.uid not in last.siblings for pod in owned)
+    if waited >= LEAST_WAIT:
+        return True
+    came = sum(pod.metadata.uid not in evicted.siblings for uid in owners for pod in view.store.pods_owned_by(uid))
+    return came >= sum(other.owners == owners and other.at <= evicted.at for other in run.in_the_air)
 
 
 def is_over(run: Run, view: View) -> bool:
     """Return whether the drain may start: all pods are bound again, evictions are forbidden, or the time is over."""
     if view.elapsed - run.phase_since >= PATIENCE or run.attempts.any_failed(Failure.FORBIDDEN):
         return True
-    return _has_landed(run, view) and not _left(run, view)
+    return all(_has_landed(run, entry, view) for entry in run.in_the_air) and not _left(run, view)

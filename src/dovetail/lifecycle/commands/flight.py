@@ -1,7 +1,7 @@
 """What commands in progress reserve, and how a decision becomes a command.
 
-Spec section 4: their nodes count as marked for deletion from the moment they are proposed (gate 2), their replacements
-and destinations are nominated until they end (gate 4). Changes nothing. Sits in lifecycle, below `engine`.
+docs/rules.md#gates: their nodes count as marked for deletion from the moment they are proposed (gate 2), their
+replacements and destinations are nominated until they end (gate 4). Changes nothing. Sits in lifecycle, below `engine`.
 """
 
 from collections.abc import Callable, Iterable
@@ -62,14 +62,16 @@ def nominated(targets: Iterable[str], lingering: Iterable[str], store: Store) ->
     return tuple(sorted(found))
 
 
-_PLANNED = (
+PLANNED = (
     Phase.VALIDATING,
     Phase.TAINTING,
     Phase.LAUNCHING,
     Phase.WAITING,
+    Phase.CHECKING,
     Phase.DELETING,
     Phase.DRAINING,
 )
+"""The phases in which the pods of a command's nodes still have to go where it planned."""
 
 
 @dataclass(slots=True)
@@ -107,7 +109,7 @@ class Plans:
         kept, version = self._kept, store.version
         for run in runs:
             command = run.command
-            if command is not None and run.phase in _PLANNED:
+            if command is not None and run.phase in PLANNED:
                 last = kept.get(run.id)
                 if last is not None and not (
                     last.command is command and last.phase is run.phase and last.candidates is run.candidates

@@ -109,9 +109,10 @@ class Lookout:
             self._lingers[run.id] = min(lingers)
         if run.phase in ALWAYS:
             self._always[run.id] = None
-        if run.phase is Phase.EVICTING and run.evicted_last is not None:
-            self._owners_of[run.id] = run.evicted_last.owners
-            for uid in run.evicted_last.owners:
+        if run.phase is Phase.EVICTING and run.in_the_air:
+            owners = tuple(dict.fromkeys(uid for pod in run.in_the_air for uid in pod.owners))
+            self._owners_of[run.id] = owners
+            for uid in owners:
                 self._owners.setdefault(uid, {})[run.id] = None
         for name in names:
             self._by_name.setdefault(name, {})[run.id] = None

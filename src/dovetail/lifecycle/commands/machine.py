@@ -1,11 +1,11 @@
 """The life of one command as a table: (phase, signal) -> (phase, steps).
 
-Spec section 9; lifecycle-controller, LifecycleAction Tunables.
+See docs/rules.md#carrying-out; lifecycle-controller, LifecycleAction Tunables.
 
 Rules of this file: a phase is a state of a command; a signal is a fact, never a wish; a step is a kind of instruction
 that the new phase repeats until it is seen to be done. What is not in the table does not happen: a signal without an
 entry is not checked. The table knows no objects, no time and no instruction; `signals` finds the signals and `steps`
-builds the instructions. docs/command-machine.md is drawn from it.
+builds the instructions. docs/internals/command-machine.md is drawn from it.
 """
 
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ class Phase(StrEnum):
     LAUNCHING = "launching"
     WAITING = "waiting"
     SURGING = "surging"
+    CHECKING = "checking"
     EVICTING = "evicting"
     DELETING = "deleting"
     DRAINING = "draining"
@@ -33,24 +34,29 @@ class Phase(StrEnum):
     REFUSED = "refused"
 
 
+BEGINNING: Final = (Phase.NOTING, Phase.TAINTING)
+"""The phases in which a command has done nothing yet that costs more than to take a mark off again."""
+
+
 class Signal(StrEnum):
     """A fact that advances a command."""
 
-    VALIDATED_TO_NOTE = "validated, a rate budget wants the start noted"
+    VALIDATED_TO_NOTE = "validated, the pools have to say first that it starts"
     VALIDATED = "validated"
     NOTED = "the start is noted"
     VALIDATION_REFUSED = "validation refused"
     CANDIDATES_GONE = "all candidates gone"
     TAINTED = "all tainted"
     TAINTED_TO_SURGE = "all tainted, nothing to launch, Deployments to be rolled"
-    TAINTED_TO_EVICT = "all tainted, nothing to launch, pods to be evicted in order"
     TAINTED_NOTHING_TO_LAUNCH = "all tainted, nothing to launch"
     LAUNCHED = "all replacements created"
     INITIALIZED_TO_SURGE = "all replacements initialized, Deployments to be rolled"
-    SURGED_TO_EVICT = "rolled Deployments have left, pods to be evicted in order"
     SURGED = "rolled Deployments have left the nodes"
-    INITIALIZED_TO_EVICT = "all replacements initialized, pods to be evicted in order"
     INITIALIZED = "all replacements initialized"
+    MAY_EVICT = "the last look refuses nothing, pods to be evicted in order"
+    MAY_DELETE = "the last look refuses nothing"
+    STILL_REFUSED = "the last look refuses for too long"
+    LOOK_IS_OLD = "the last look is too old"
     EVICTED = "evictions in order are over"
     REPLACEMENT_VANISHED = "a replacement vanished"
     LAUNCH_FAILED = "a replacement can't be launched"
@@ -70,9 +76,11 @@ class Step(StrEnum):
     """A kind of instruction that a phase repeats until it is done."""
 
     NOTE = "note the start on the pools"
+    BEGIN = "write on the pools which domain begins"
     TAINT = "taint candidates"
     CREATE = "create replacements"
     SURGE = "roll Deployments"
+    LOOK = "read pods and PDBs once more"
     EVICT = "evict the next pod"
     DELETE = "delete candidates"
     ATTRIBUTE = "say why candidates leave"
@@ -93,6 +101,7 @@ class Transition:
 _ROLL_BACK: Final = Transition(Phase.ROLLING_BACK, (Step.UNTAINT, Step.DELETE_REPLACEMENTS, Step.FORGET))
 _TAINT: Final = Transition(Phase.TAINTING, (Step.TAINT,))
 _SURGE: Final = Transition(Phase.SURGING, (Step.SURGE,))
+_CHECK: Final = Transition(Phase.CHECKING, (Step.LOOK,))
 _EVICT: Final = Transition(Phase.EVICTING, (Step.EVICT,))
 _DELETE: Final = Transition(Phase.DELETING, (Step.DELETE, Step.ATTRIBUTE))
 _DRAIN: Final = Transition(Phase.DRAINING, (Step.DELETE, Step.ATTRIBUTE))
@@ -101,7 +110,7 @@ _FINISH: Final = Transition(Phase.FINISHING, (Step.CLEAR, Step.UNTAINT))
 TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
     (Phase.VALIDATING, Signal.CANDIDATES_GONE): Transition(Phase.REFUSED),
     (Phase.VALIDATING, Signal.VALIDATION_REFUSED): Transition(Phase.REFUSED),
-    (Phase.VALIDATING, Signal.VALIDATED_TO_NOTE): Transition(Phase.NOTING, (Step.NOTE,)),
+    (Phase.VALIDATING, Signal.VALIDATED_TO_NOTE): Transition(Phase.NOTING, (Step.NOTE, Step.BEGIN)),
     (Phase.VALIDATING, Signal.VALIDATED): _TAINT,
     (Phase.NOTING, Signal.CANDIDATES_GONE): _ROLL_BACK,
     (Phase.NOTING, Signal.HANDS_OFF): _ROLL_BACK,
@@ -117,8 +126,7 @@ TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
     (Phase.TAINTING, Signal.TIMED_OUT): _ROLL_BACK,
     (Phase.TAINTING, Signal.TAINTED): Transition(Phase.LAUNCHING, (Step.CREATE,)),
     (Phase.TAINTING, Signal.TAINTED_TO_SURGE): _SURGE,
-    (Phase.TAINTING, Signal.TAINTED_TO_EVICT): _EVICT,
-    (Phase.TAINTING, Signal.TAINTED_NOTHING_TO_LAUNCH): _DELETE,
+    (Phase.TAINTING, Signal.TAINTED_NOTHING_TO_LAUNCH): _CHECK,
     (Phase.LAUNCHING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.LAUNCHING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
     (Phase.LAUNCHING, Signal.REPLACEMENT_VANISHED): _ROLL_BACK,
@@ -128,19 +136,24 @@ TRANSITIONS: Final[dict[tuple[Phase, Signal], Transition]] = {
     (Phase.WAITING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.WAITING, Signal.REPLACEMENT_VANISHED): _ROLL_BACK,
     (Phase.WAITING, Signal.INITIALIZED_TO_SURGE): _SURGE,
-    (Phase.WAITING, Signal.INITIALIZED_TO_EVICT): _EVICT,
-    (Phase.WAITING, Signal.INITIALIZED): _DELETE,
+    (Phase.WAITING, Signal.INITIALIZED): _CHECK,
     (Phase.WAITING, Signal.LAUNCH_FAILED): _ROLL_BACK,
     (Phase.WAITING, Signal.TIMED_OUT): _ROLL_BACK,
     (Phase.SURGING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.SURGING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
-    (Phase.SURGING, Signal.SURGED_TO_EVICT): _EVICT,
-    (Phase.SURGING, Signal.SURGED): _DELETE,
+    (Phase.SURGING, Signal.SURGED): _CHECK,
     (Phase.SURGING, Signal.TIMED_OUT): _ROLL_BACK,
+    (Phase.CHECKING, Signal.HANDS_OFF): _ROLL_BACK,
+    (Phase.CHECKING, Signal.REPLACEMENT_VANISHED): _ROLL_BACK,
+    (Phase.CHECKING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
+    (Phase.CHECKING, Signal.MAY_EVICT): _EVICT,
+    (Phase.CHECKING, Signal.MAY_DELETE): _DELETE,
+    (Phase.CHECKING, Signal.STILL_REFUSED): _ROLL_BACK,
     (Phase.EVICTING, Signal.HANDS_OFF): _ROLL_BACK,
     (Phase.EVICTING, Signal.EVICTED): _DELETE,
     (Phase.DELETING, Signal.INSTRUCTION_REFUSED): _ROLL_BACK,
     (Phase.DELETING, Signal.DELETED): _DRAIN,
+    (Phase.DELETING, Signal.LOOK_IS_OLD): _CHECK,
     (Phase.DRAINING, Signal.DRAINED): _FINISH,
     (Phase.FINISHING, Signal.CLEARED): Transition(Phase.DONE),
     (Phase.ROLLING_BACK, Signal.ROLLED_BACK): Transition(Phase.FAILED),
@@ -156,33 +169,23 @@ SIGNALS: Final[dict[Phase, tuple[Signal, ...]]] = {
 }
 
 
-def diagram() -> str:
-    """Draw the table as a mermaid state diagram."""
-    lines = ["stateDiagram-v2"]
-    lines += [f'    state "{phase.value}" as {phase.name}' for phase in Phase]
-    lines += [f"    [*] --> {phase.name}" for phase in INITIAL]
-    for (source, signal), target in TRANSITIONS.items():
-        doing = f" / {', '.join(step.value for step in target.steps)}" if target.steps else ""
-        lines.append(f"    {source.name} --> {target.phase.name}: {signal.value}{doing}")
-    lines += [f"    {phase.name} --> [*]" for phase in TERMINAL]
-    return "\n".join(lines) + "\n"
-
-
 def page() -> str:
-    """Write docs/command-machine.md."""
+    """Write docs/internals/command-machine.md."""
     head = (
         "# The command machine\n\n"
         "Generated from `dovetail.lifecycle.commands.machine.TRANSITIONS` by\n"
-        "`python -m dovetail.lifecycle.commands.machine > docs/command-machine.md`; a test keeps it current.\n"
-        "An arrow reads `what was seen / what is then asked for until it is seen to be done`. If several\n"
-        "signals hold at once, the first one listed is taken. A successor begins at *found*, from the\n"
-        "objects' records.\n\n"
+        "`python -m dovetail.lifecycle.commands.machine > docs/internals/command-machine.md`; a test checks it.\n"
+        "The last table lists what a phase asks for until it is done. If several signals hold at once, the\n"
+        "order of `TRANSITIONS` decides. A successor begins at *found*, from the objects' records.\n\n"
     )
-    rows = ["| phase | signal | next | asks for |", "|---|---|---|---|"]
+    signals: dict[tuple[Phase, Phase], list[str]] = {}
     for (source, signal), target in TRANSITIONS.items():
-        steps = ", ".join(step.value for step in target.steps)
-        rows.append(f"| {source.value} | {signal.value} | {target.phase.value} | {steps} |")
-    return f"{head}```mermaid\n{diagram()}```\n\n" + "\n".join(rows) + "\n"
+        signals.setdefault((source, target.phase), []).append(signal.value)
+    rows = ["| phase | signal | next |", "|---|---|---|"]
+    rows += [f"| {one.value} | {'; '.join(names)} | {other.value} |" for (one, other), names in signals.items()]
+    rows += ["", "| phase | asks for |", "|---|---|"]
+    rows += [f"| {phase.value} | {', '.join(steps)} |" for phase, steps in STEPS.items() if steps]
+    return head + "\n".join(rows) + "\n"
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """The record of a command on the cluster's own objects: everything a successor needs to finish it or roll it back.
 
 Written as the annotation `dovetail.dev/command` on every candidate's Node together with the taint, and on every
-replacement NodeClaim from its creation (Karpenter copies it onto the replacement's Node). Spec section 9: after a crash
-or a change of leader the next one finds what was in flight from the cluster alone. Decides nothing. Sits in lifecycle,
-below `command_run`.
+replacement NodeClaim from its creation (Karpenter copies it onto the replacement's Node). docs/rules.md#carrying-out:
+after a crash or a change of leader the next one finds what was in flight from the cluster alone. Decides nothing. Sits
+in lifecycle, below `command_run`.
 """
 
 from datetime import datetime
@@ -37,7 +37,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """A command as its objects carry it. `since` is when its taints, or its launches, started.
 
     `by` is the kind of controller that wrote it: another kind (a simulated Karpenter) leaves it alone. `seal` shows
-    that Dovetail wrote it (`seal`).
+    that Dovetail wrote it (`seal`). `evicted`: the pods (`namespace/name`) whose eviction from this Node was requested.
     """
 
     v: int = 1
@@ -50,6 +50,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     replacements: tuple[str, ...] = ()
     pools: tuple[str, ...] = ()
     by: str = DOVETAIL
+    evicted: tuple[str, ...] = ()
     seal: str = ""
 
 

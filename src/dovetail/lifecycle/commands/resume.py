@@ -2,13 +2,15 @@
 
 Reads only records and taints of the objects; the machine then decides, from phase `found`, whether a command is
 finished or rolled back. Also finds late effects: an instruction of a predecessor that the API server executed after
-this process took over. Spec section 9. Sits in lifecycle, below `engine`.
+this process took over. See docs/rules.md#carrying-out. Sits in lifecycle, below `engine`.
 """
 
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase
@@ -59,10 +61,14 @@ def find(store: Store, controller: str, known: AbstractSet[str], manages: Callab
 
 
 def _keep_latest(records: dict[str, Record], record: Record) -> None:
-    """Keep the latest of several records of one command: that of its launch over that of its taint."""
+    """Keep the latest of several records of one command: that of its launch over that of its taint.
+
+    Each Node's record names the pods that were evicted from it: all of them count.
+    """
     known = records.get(record.id)
-    if known is None or known.since < record.since:
-        records[record.id] = record
+    evicted = (*(known.evicted if known is not None else ()), *record.evicted)
+    latest = record if known is None or known.since < record.since else known
+    records[record.id] = replace(latest, evicted=tuple(dict.fromkeys(evicted)))
 
 
 def _sweep(
@@ -94,6 +100,7 @@ def take_over(record: Record, *, taken: Callable[[str], bool], now: datetime, el
         replacements=record.replacements,
         pools=record.pools,
         by=record.by,
+        evicted_before=record.evicted,
         phase=Phase.FOUND,
         began=record.since,
         began_at=elapsed,

@@ -8,21 +8,21 @@ from collections.abc import Iterator
 from typing import Final, assert_never
 
 from dovetail.api.pool_marks import read_history
-from dovetail.decide.gates.candidates import MAY_WAIT, is_bounded
-from dovetail.lifecycle.commands import evictions, surging
+from dovetail.api.rolling import read_rolling
+from dovetail.lifecycle.commands import evictions, irreversible, surging
 from dovetail.lifecycle.commands.attempts import FATAL, UNKNOWN_WAIT
 from dovetail.lifecycle.commands.command_run import (
     Run,
     View,
     claim_of,
     is_anothers,
-    is_initialized,
     is_leaving,
     replacement,
 )
 from dovetail.lifecycle.commands.machine import STEPS, Phase, Step
 from dovetail.lifecycle.commands.records import Candidate, carries, is_tainted
 from dovetail.lifecycle.messages import (
+    BeginDomain,
     ClearRecord,
     CreateNodeClaim,
     DeleteNodeClaim,
@@ -30,6 +30,7 @@ from dovetail.lifecycle.messages import (
     Failure,
     ForgetDisruption,
     Instruction,
+    LookAtPods,
     NoteDisruption,
     SetDisruptionReason,
     SurgeDeployment,
@@ -38,35 +39,20 @@ from dovetail.lifecycle.messages import (
 )
 from dovetail.model import names
 from dovetail.model.command import REASON_OF, Action, Method, Replacement
-from dovetail.model.objects import Node, NodeClaim, NodePool, is_true
+from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, is_true
 
 _ABOUT_NODES: Final = (Step.TAINT, Step.DELETE, Step.ATTRIBUTE, Step.UNTAINT)
-_ABOUT_POOLS: Final = (Step.NOTE, Step.FORGET)
-
-
-def keeps(run: Run, name: str, view: View) -> bool:
-    """Return whether a rollback must keep a replacement.
-
-    It must if it is ready and pods that have already left a node need it.
-    """
-    if not is_initialized(run, name, view):
-        return False
-    return bool(run.evicted_last) or has_surged(run) or any(is_leaving(run, entry, view) for entry in run.candidates)
-
-
-def has_surged(run: Run) -> bool:
-    """Return whether a Deployment has started to roll: its new pods may be on a replacement by now."""
-    return any(run.attempts.succeeded(ident) for ident in run.attempts.ids() if "/surge/" in ident)
+_ABOUT_POOLS: Final = (Step.NOTE, Step.BEGIN, Step.FORGET)
 
 
 def open_steps(run: Run, view: View) -> Iterator[tuple[Step, str]]:
     """Yield everything that the phase still requests, in order."""
     for step in STEPS.get(run.phase, ()):
         if step is Step.EVICT:
-            continue  # one by one: `next_eviction`
+            continue  # in order: `evictions.next_pods`
         targets = tuple(surging.waiting(run, view)) if step is Step.SURGE else _targets(run, step)
         for target in targets:
-            kept = step is Step.DELETE_REPLACEMENTS and keeps(run, target, view)
+            kept = step is Step.DELETE_REPLACEMENTS and irreversible.keeps(run, target, view)
             wanted = Step.CLEAR if kept else step
             if not is_done(run, wanted, target, view):
                 yield wanted, target
@@ -75,6 +61,8 @@ def open_steps(run: Run, view: View) -> Iterator[tuple[Step, str]]:
 def _targets(run: Run, step: Step) -> tuple[str, ...]:
     if step in _ABOUT_POOLS:
         return run.source_pools
+    if step is Step.LOOK:
+        return ("",)
     return run.nodes if step in _ABOUT_NODES else run.replacements
 
 
@@ -83,32 +71,45 @@ def is_done(run: Run, step: Step, target: str, view: View) -> bool:
     match step:
         case Step.NOTE:
             return not view.rate_span(target) or _note_done(run, target, view)
+        case Step.BEGIN:
+            return run.attempts.succeeded(run.begin_id(target)) or domain_to_begin(run, target, view) is None
         case Step.FORGET:
             return _forget_done(run, target, view)
         case Step.TAINT:
-            return _taint_done(run, _entry(run, target), view)
+            return _taint_done(run, run.candidate(target), view)
         case Step.CREATE:
             return replacement(run, target, view) is not None or run.attempts.succeeded(run.create_id(target))
         case Step.SURGE:
             return surging.is_rolled(run, target, view)
+        case Step.LOOK:
+            return irreversible.may_begin(run, view)
         case Step.EVICT:
             return evictions.is_over(run, view)
         case Step.DELETE:
-            return _delete_done(run, _entry(run, target), view)
+            return _delete_done(run, run.candidate(target), view)
         case Step.ATTRIBUTE:
-            return _attribute_done(run, _entry(run, target), view)
+            return _attribute_done(run, run.candidate(target), view)
         case Step.CLEAR:
             return _clear_done(run, target, view)
         case Step.UNTAINT:
-            return _untaint_done(run, _entry(run, target), view)
+            return _untaint_done(run, run.candidate(target), view)
         case Step.DELETE_REPLACEMENTS:
             return _undo_done(run, target, view)
         case _:
             assert_never(step)
 
 
-def _entry(run: Run, node: str) -> Candidate:
-    return next(entry for entry in run.candidates if entry.node == node)
+def domain_to_begin(run: Run, pool: str, view: View) -> tuple[str, str] | None:
+    """Return the topology key and the domain that a pool must name before the command's first taint; None: it does.
+
+    Design: topology-budgets.
+    """
+    item = view.store.get(NodePool, pool)
+    if run.method is not Method.DRIFTED or item is None:
+        return None
+    begun = view.begins(next(entry for entry in run.candidates if entry.pool == pool))
+    rolling = read_rolling(item)
+    return None if rolling is not None and (rolling.key, rolling.domain) == begun else begun
 
 
 def _is_noted(run: Run, pool: str, view: View) -> bool:
@@ -220,38 +221,49 @@ def instructions(run: Run, view: View) -> list[Instruction]:
     """Build the instructions of the phase that are due, and record when to request the rest."""
     wanted: list[Instruction] = []
     run.retry_at = None
+    # Once a deletion is refused no other is requested; those that are out are waited for before anything is undone.
+    stops = run.phase is Phase.DELETING and irreversible.is_deletion_refused(run, view)
     for step, target in open_steps(run, view):
         worded = _build(run, step, target, view)
         ident = run.create_id(target) if worded is None else worded.id
-        if worded is not None and run.attempts.due(ident, view.elapsed):
-            run.attempts.ask(ident, view.elapsed, UNKNOWN_WAIT if step is Step.CREATE else 0)
+        if worded is not None and not stops and run.attempts.due(ident, view.elapsed):
+            patience = UNKNOWN_WAIT if step is Step.CREATE else 0
+            run.attempts.ask(ident, view.elapsed, patience, what=type(worded))
             wanted.append(worded)
         attempt = run.attempts.get(ident)
         if attempt is not None:
             run.retry_at = attempt.again_at if run.retry_at is None else min(run.retry_at, attempt.again_at)
     if Step.EVICT in STEPS.get(run.phase, ()):
-        wanted += _next_eviction(run, view)
+        wanted += [_evict(run, pod, view) for pod in evictions.next_pods(run, view)]
     return wanted
 
 
-def _next_eviction(run: Run, view: View) -> list[Instruction]:
-    pod = evictions.next_pod(run, view)
-    if pod is None:
-        return []
-    ident, meta = evictions.evict_id(run, pod), pod.metadata
-    run.attempts.ask(ident, view.elapsed)
+def _evict(run: Run, pod: Pod, view: View) -> EvictPod:
+    ident, meta, node = evictions.evict_id(run, pod), pod.metadata, pod.spec.node_name
+    run.attempts.ask(ident, view.elapsed, what=EvictPod)
     evictions.note(run, pod, view)
-    return [EvictPod(id=ident, command_id=run.id, namespace=meta.namespace, name=meta.name, uid=meta.uid)]
+    record = run.record(Phase.EVICTING, run.began, tuple(run.evicted[node]))
+    return EvictPod(
+        id=ident,
+        command_id=run.id,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        node=node,
+        record=record,
+    )
 
 
 Built = (
-    SurgeDeployment
+    BeginDomain
+    | SurgeDeployment
     | NoteDisruption
     | ForgetDisruption
     | TaintNode
     | UntaintNode
     | CreateNodeClaim
     | DeleteNodeClaim
+    | LookAtPods
     | SetDisruptionReason
     | ClearRecord
 )
@@ -269,18 +281,27 @@ def _build(run: Run, step: Step, target: str, view: View) -> Built | None:
                 at=run.began,
                 keep=view.rate_span(target),
             )
+        case Step.BEGIN:
+            begun = domain_to_begin(run, target, view)
+            assert begun is not None
+            key, domain = begun
+            return BeginDomain(
+                id=run.begin_id(target), command_id=run.id, node_pool=target, key=key, domain=domain, at=run.began
+            )
         case Step.FORGET:
             return ForgetDisruption(id=run.forget_id(target), command_id=run.id, node_pool=target)
         case Step.SURGE:
             namespace, _, name = target.partition("/")
             ident, mark = surging.surge_id(run, target), surging.mark(run)
             return SurgeDeployment(id=ident, command_id=run.id, namespace=namespace, name=name, mark=mark)
+        case Step.LOOK:
+            return irreversible.last_look(run, view)
         case Step.TAINT:
-            entry = _entry(run, target)
+            entry = run.candidate(target)
             record = run.record(Phase.TAINTING, run.began)
             return TaintNode(id=run.taint_id(entry), command_id=run.id, node=target, record=record)
         case Step.UNTAINT:
-            return UntaintNode(id=run.untaint_id(_entry(run, target)), command_id=run.id, node=target)
+            return UntaintNode(id=run.untaint_id(run.candidate(target)), command_id=run.id, node=target)
         case Step.CREATE:
             return CreateNodeClaim(
                 id=run.create_id(target),
@@ -290,9 +311,9 @@ def _build(run: Run, step: Step, target: str, view: View) -> Built | None:
                 record=run.record(Phase.LAUNCHING, view.now),
             )
         case Step.DELETE:
-            return _deletion(run, _entry(run, target), view)
+            return _deletion(run, run.candidate(target), view)
         case Step.ATTRIBUTE:
-            entry = _entry(run, target)
+            entry = run.candidate(target)
             return SetDisruptionReason(
                 id=run.attribute_id(entry.claim, at_once=run.phase is Phase.DELETING),
                 command_id=run.id,
@@ -312,8 +333,6 @@ def _build(run: Run, step: Step, target: str, view: View) -> Built | None:
 
 def _deletion(run: Run, entry: Candidate, view: View) -> DeleteNodeClaim:
     """Build a candidate's deletion, with the conditions on its pods that match the gates of the command."""
-    claim = claim_of(entry, view.store)
-    bound, waiting = _drain_for(run, entry, view), (*MAY_WAIT, Method.UNHEALTHY)
     return DeleteNodeClaim(
         id=run.delete_id(entry.claim),
         command_id=run.id,
@@ -321,18 +340,11 @@ def _deletion(run: Run, entry: Candidate, view: View) -> DeleteNodeClaim:
         uid=entry.uid,
         node=entry.node,
         only_empty=run.action is Action.DELETE_EMPTY and (run.command is None or run.command.pods == 0),
-        spares_protected=bound is None and not (run.method in waiting and claim is not None and is_bounded(claim)),
+        spares_protected=irreversible.spares_protected(run, entry, view),
         roll_first=view.surging_sets() if view.surges else (),
-        drain_for=bound,
+        drain_for=irreversible.drain_for(run, entry, view),
+        daemon_like=view.daemon_like,
     )
-
-
-def _drain_for(run: Run, entry: Candidate, view: View) -> int | None:
-    """Return how long the drain of a repaired node may take; None: as long as its claim allows."""
-    node, pool = view.store.get(Node, entry.node), view.store.get(NodePool, entry.pool)
-    if run.method is not Method.UNHEALTHY or node is None or pool is None:
-        return None
-    return view.drain_for(pool, node)
 
 
 def _specs(run: Run) -> tuple[Replacement, ...]:
@@ -346,4 +358,7 @@ def _undo(run: Run, name: str, view: View) -> DeleteNodeClaim | None:
     uid = claim.metadata.uid if claim is not None else creation.uid if creation is not None else ""
     if not uid:
         return None
-    return DeleteNodeClaim(id=run.delete_id(name), command_id=run.id, name=name, uid=uid)
+    candidates = tuple((entry.claim, entry.uid) for entry in run.candidates)
+    return DeleteNodeClaim(
+        id=run.delete_id(name), command_id=run.id, name=name, uid=uid, undo=True, candidates=candidates
+    )

@@ -1,10 +1,11 @@
 """The step `surging`: pods that can't be evicted leave their nodes by their Deployment's own rolling update.
 
-Spec section 20. Derived from the store, so that a successor finds the same: which Deployments still have such pods on
-the command's nodes. Sits in lifecycle, below `steps` and `signals`.
+See docs/rules.md#surge. Derived from the store, so that a successor finds the same: which Deployments still have such
+pods on the command's nodes. Sits in lifecycle, below `steps` and `signals`.
 """
 
 from dovetail.lifecycle.commands.command_run import Run, View
+from dovetail.lifecycle.messages import SurgeDeployment
 from dovetail.model import names
 from dovetail.model.objects import Deployment, Pod, ReplicaSet
 from dovetail.scheduling.pods.pod import is_active
@@ -54,6 +55,14 @@ def is_rolled(run: Run, name: str, view: View) -> bool:
     namespace, _, own = name.partition("/")
     item = view.store.get(Deployment, own, namespace)
     return item is None or item.spec.template.metadata.annotations.get(names.SURGED_AT) == mark(run)
+
+
+def has_surged(run: Run, view: View) -> bool:
+    """Return whether a Deployment rolls, or has rolled, for this command: its new pods may be on a replacement."""
+    if any(map(run.attempts.may_be_done, run.attempts.ids_of(SurgeDeployment))):
+        return True
+    marks = (item.spec.template.metadata.annotations.get(names.SURGED_AT, "") for item in view.store.deployments())
+    return any(mark.endswith(f" {run.id}") for mark in marks)
 
 
 def mark(run: Run) -> str:

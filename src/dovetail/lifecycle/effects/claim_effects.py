@@ -1,29 +1,29 @@
-"""What instructions about NodeClaims mean: create, delete, attribute, clear (spec sections 9 and 19)."""
+"""What instructions about NodeClaims mean: create, delete, attribute, clear (docs/rules.md#carrying-out, #repair)."""
 
 from datetime import datetime
 
-from dovetail.lifecycle.commands.last_look import objection
+from dovetail.lifecycle.commands.last_look import objection, objection_to_undo
 from dovetail.lifecycle.effects.effect_context import (
     EffectContext,
     Known,
     claim_ref,
     holder_of,
+    is_true_in,
     node_ref,
     patch_of,
+    pods_on,
     pool_ref,
     timestamp,
     with_condition,
 )
 from dovetail.lifecycle.effects.node_claims import launch_problem, node_claim_tree
 from dovetail.lifecycle.effects.writes import (
-    PODS_ON,
     Create,
     Delete,
     Done,
     Failed,
     Outcome,
     Read,
-    Ref,
     Tree,
     Writes,
     annotation,
@@ -38,6 +38,7 @@ from dovetail.lifecycle.messages import (
     SetDisruptionReason,
 )
 from dovetail.model import names
+from dovetail.model.policies.quiet import is_quiet_tree
 from dovetail.model.timing.duration import later
 
 
@@ -57,7 +58,7 @@ def create(asked: CreateNodeClaim, claim: Tree | None, known: Known, context: Ef
     if hopeless:
         return Failed(failure=Failure.REFUSED, detail=hopeless)
     marks = {names.COMMAND: context.seal.sealed(asked.record)}
-    if context.holds:
+    if context.holds and not is_quiet_tree(pool):
         marks |= {names.DO_NOT_DISRUPT: "true", names.HOLD: "true"}
     tree = node_claim_tree(asked.name, asked.replacement, pool, marks)
     return Writes(writes=(Create(ref=claim_ref(asked.name), tree=tree),))
@@ -71,21 +72,45 @@ def delete(asked: DeleteNodeClaim, claim: Tree | None, known: Known, context: Ef
         return Failed(failure=Failure.NOT_FOUND, detail=f"NodeClaim {asked.name} is another one by now")
     if mapping(claim, "metadata").get("deletionTimestamp") is not None:
         return Done(uid=asked.uid)
-    if asked.node and context.looks_last:
-        ref = Ref(kind=PODS_ON, name=asked.node)
-        if ref not in known:
-            return Read(ref=ref)
-        pods = known[ref] or {"unreadable": f"the pods of {asked.node} can't be read"}
-        why = text(pods, "unreadable") or objection(asked, pods["pods"], context.now)
-        if why:
-            return Failed(failure=Failure.OCCUPIED, detail=why)
+    if context.looks_last and (asked.node or asked.undo):
+        look = _last_look_at_undo(asked, claim, known) if asked.undo else _last_look(asked, known, context)
+        if isinstance(look, Read):
+            return look
+        if look:
+            return Failed(failure=Failure.OCCUPIED, detail=look)
     delete = Delete(ref=claim_ref(asked.name), uid=asked.uid)
     bound = None if asked.drain_for is None else drain_bound(claim, later(context.now, asked.drain_for))
     return Writes(writes=(delete,) if bound is None else (patch_of(claim_ref(asked.name), claim, bound), delete))
 
 
+def _last_look(asked: DeleteNodeClaim, known: Known, context: EffectContext) -> Read | str:
+    """Return why a candidate's node must stay; empty if it may go."""
+    pods = pods_on(asked.node, known)
+    return pods if isinstance(pods, Read | str) else objection(asked, pods, context.now)
+
+
+def _last_look_at_undo(asked: DeleteNodeClaim, claim: Tree, known: Known) -> Read | str:
+    """Return why a replacement must stay although its command is rolled back; empty if it may go.
+
+    One that is not ready serves nobody.
+    """
+    if not is_true_in(claim, names.CONDITION_INITIALIZED):
+        return ""
+    for name, uid in asked.candidates:
+        ref = claim_ref(name)
+        if ref not in known:
+            return Read(ref=ref)
+        other = known[ref]
+        leaves = other is not None and mapping(other, "metadata").get("deletionTimestamp") is not None
+        if other is None or leaves or text(other, "metadata", "uid") != uid:
+            return f"{name}, which it replaces, is leaving"
+    node = text(claim, "status", "nodeName")
+    pods = pods_on(node, known) if node else ()
+    return pods if isinstance(pods, Read | str) else objection_to_undo(asked.name, pods)
+
+
 def drain_bound(claim: Tree, until: datetime) -> Tree | None:
-    """Return the patch that ends a claim's drain at a time; None if it already ends by then (spec section 19)."""
+    """Return the patch that ends a claim's drain at a time; None if it already ends by then (docs/rules.md#repair)."""
     present = annotation(claim, names.TERMINATION_TIMESTAMP)
     try:
         known = None if present is None else datetime.fromisoformat(present)
@@ -128,3 +153,8 @@ def clear(asked: ClearRecord, claim: Tree | None, known: Known, context: EffectC
         if annotation(item, names.COMMAND) is not None and holder_of(item, context) == asked.command_id
     )
     return Writes(writes=writes) if writes else Done()
+
+
+def unasked_patch(item: Tree) -> Tree | None:
+    """Return the patch that removes a request to replace one node from its NodeClaim or Node; None if it has none."""
+    return None if annotation(item, names.ROLL) is None else {"metadata": {"annotations": {names.ROLL: None}}}

@@ -2,7 +2,8 @@
 
 `effect` is pure. A shell calls it with the objects it has read so far, reads the object it asks for, makes the writes
 it returns, and starts again if something changed in between. So the real cluster, the simulated one and the test worlds
-follow the same rules, and faults in the simulator test the rules of production (spec sections 9 and 10).
+follow the same rules, and faults in the simulator test the rules of production (docs/rules.md#carrying-out and
+#karpenter).
 
 To add one: a class in `messages`, its name in `ClusterInstruction`, a case in `effect`; mypy finds what is missing.
 
@@ -12,14 +13,17 @@ To add one: a class in `messages`, its name in `ClusterInstruction`, a case in `
 | UntaintNode, ClearRecord | done | left alone, done |
 | CreateNodeClaim | created; without its pool not-found | refused |
 | DeleteNodeClaim | not-found, also if the uid differs | occupied, if a pod on its node forbids it |
-| EvictPod | not-found, also if the uid differs | - |
+| LookAtPods | done | occupied, if a pod on one of the nodes, or a PDB over it, forbids it |
+| EvictPod | not-found, also if the uid differs | taken; occupied, if the pod must not be disrupted |
 | SurgeDeployment | done | refused if it no longer asks for it, or is paused |
 | SetDisruptionReason | done, also if the uid differs | - |
 | NoteDisruption, ForgetDisruption, HaltPool | done | - |
+| BeginDomain, KeepRoll | done | left alone, done, if it says something else than was seen |
+| DropRollRequest | done | - |
 | HoldNode, ReleaseNode | done | left alone, done |
 | MarkPod, UnmarkPod | done, also if the uid differs | left alone, done |
 | CloseNode, OpenNode | done | - |
-| SetPoolCondition | done | - |
+| SetPoolCondition, DropPoolCondition | done | RolloutComplete is not set to True if a person asks for a roll |
 | PublishEvent | - | counted again |
 """
 
@@ -42,15 +46,20 @@ from dovetail.lifecycle.effects.writes import (
     Ref,
 )
 from dovetail.lifecycle.messages import (
+    BeginDomain,
     ClearRecord,
     CloseNode,
     ClusterInstruction,
     CreateNodeClaim,
     DeleteNodeClaim,
+    DropPoolCondition,
+    DropRollRequest,
     EvictPod,
     ForgetDisruption,
     HaltPool,
     HoldNode,
+    KeepRoll,
+    LookAtPods,
     MarkPod,
     NoteDisruption,
     OpenNode,
@@ -72,22 +81,19 @@ def effect(asked: ClusterInstruction, known: Known, context: EffectContext) -> O
             return about(node_ref(asked.node), known, lambda node: node_effects.taint(asked, node, context))
         case UntaintNode():
             return about(node_ref(asked.node), known, lambda node: node_effects.untaint(asked, node, context))
-        case HoldNode():
-            return about(
-                node_ref(asked.node), known, lambda node: patched(node_ref(asked.node), node, node_effects.hold_patch)
-            )
-        case ReleaseNode():
-            return about(
-                node_ref(asked.node),
-                known,
-                lambda node: patched(node_ref(asked.node), node, node_effects.release_patch),
-            )
+        case HoldNode() | ReleaseNode():
+            ref = node_ref(asked.node)
+            change = node_effects.hold_patch if isinstance(asked, HoldNode) else node_effects.release_patch
+            return about(ref, known, lambda node: patched(ref, node, change))
         case MarkPod() | UnmarkPod() | CloseNode() | OpenNode():
             return _steer(asked, known)
-        case EvictPod() | SurgeDeployment():
-            return _move(asked, known)
-        case NoteDisruption() | ForgetDisruption() | HaltPool():
+        case EvictPod() | SurgeDeployment() | LookAtPods():
+            return _move(asked, known, context)
+        case NoteDisruption() | ForgetDisruption() | HaltPool() | BeginDomain() | KeepRoll():
             return about(pool_ref(asked.node_pool), known, lambda pool: pool_outcome(asked, pool))
+        case DropRollRequest():
+            ref = claim_ref(asked.node_claim)
+            return about(ref, known, lambda claim: patched(ref, claim, claim_effects.unasked_patch))
         case CreateNodeClaim():
             return about(claim_ref(asked.name), known, lambda claim: claim_effects.create(asked, claim, known, context))
         case DeleteNodeClaim():
@@ -98,9 +104,9 @@ def effect(asked: ClusterInstruction, known: Known, context: EffectContext) -> O
             return about(
                 claim_ref(asked.node_claim), known, lambda claim: claim_effects.clear(asked, claim, known, context)
             )
-        case SetPoolCondition():
+        case SetPoolCondition() | DropPoolCondition():
             return about(
-                pool_ref(asked.node_pool), known, lambda pool: public_effects.set_condition(asked, pool, context)
+                pool_ref(asked.node_pool), known, lambda pool: public_effects.change_condition(asked, pool, context)
             )
         case PublishEvent():
             return about(
@@ -112,11 +118,14 @@ def effect(asked: ClusterInstruction, known: Known, context: EffectContext) -> O
             assert_never(asked)
 
 
-def _move(asked: EvictPod | SurgeDeployment, known: Known) -> Outcome:
-    """Return what to do about pods that must leave their node (spec sections 20 and 24)."""
+def _move(asked: EvictPod | SurgeDeployment | LookAtPods, known: Known, context: EffectContext) -> Outcome:
+    """Return what to do about pods that must leave their node (docs/rules.md#surge and #evictions)."""
     match asked:
         case EvictPod():
-            return about(pod_ref(asked.namespace, asked.name), known, lambda pod: pod_effects.evict(asked, pod))
+            ref = pod_ref(asked.namespace, asked.name)
+            return about(ref, known, lambda pod: pod_effects.evict(asked, pod, known, context))
+        case LookAtPods():
+            return pod_effects.look(asked, known, context)
         case SurgeDeployment():
             ref = Ref(kind="Deployment", name=asked.name, namespace=asked.namespace)
             return about(ref, known, lambda item: pod_effects.surge(asked, ref, item))
@@ -125,7 +134,7 @@ def _move(asked: EvictPod | SurgeDeployment, known: Known) -> Outcome:
 
 
 def _steer(asked: MarkPod | UnmarkPod | CloseNode | OpenNode, known: Known) -> Outcome:
-    """Return what to do about an instruction of steering (spec section 23)."""
+    """Return what to do about an instruction of steering (docs/rules.md#steering)."""
     match asked:
         case MarkPod():
             return about(pod_ref(asked.namespace, asked.name), known, lambda pod: pod_effects.mark(asked, pod))

@@ -4,12 +4,13 @@ References to objects, patches bound to the version that was read, whose record 
 modules of one kind of object each.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.writes import (
+    PODS_ON,
     Done,
     Outcome,
     Patch,
@@ -22,6 +23,7 @@ from dovetail.lifecycle.effects.writes import (
     text,
 )
 from dovetail.model import names
+from dovetail.model.objects import Pod
 
 Known = Mapping[Ref, Tree | None]
 
@@ -68,6 +70,25 @@ def pod_ref(namespace: str, name: str) -> Ref:
     return Ref(kind="Pod", name=name, namespace=namespace)
 
 
+def pods_on(node: str, known: Known) -> Read | str | Sequence[Pod]:
+    """Return the pods of a node as the server has them now; text: why they can't be read."""
+    ref = Ref(kind=PODS_ON, name=node)
+    if ref not in known:
+        return Read(ref=ref)
+    found = known[ref] or {"unreadable": f"the pods of {node} can't be read"}
+    pods: Sequence[Pod] = found.get("pods", ())
+    return text(found, "unreadable") or pods
+
+
+def is_true_in(item: Tree, kind: str) -> bool:
+    """Return whether a condition of an object is True."""
+    return any(entry.get("type") == kind and entry.get("status") == "True" for entry in _conditions(item))
+
+
+def _conditions(item: Tree) -> list[Tree]:
+    return listing(item, "status", "conditions")
+
+
 def patch_of(ref: Ref, item: Tree, tree: Tree, subresource: str = "") -> Patch:
     """Return the patch of an object, bound to the version that was read."""
     version = text(item, "metadata", "resourceVersion")
@@ -88,7 +109,7 @@ def holder_of(item: Tree, context: EffectContext) -> str:
 
 def with_condition(item: Tree, wanted: Tree, context: EffectContext) -> Tree | None:
     """Return the patch that adds a condition to those of an object; None if it is already there."""
-    conditions = listing(item, "status", "conditions")
+    conditions = _conditions(item)
     before = next((entry for entry in conditions if entry.get("type") == wanted["type"]), {})
     if all(before.get(key) == value for key, value in wanted.items()):
         return None

@@ -12,6 +12,7 @@ from typing import Final
 from dovetail.lifecycle.effects.writes import Tree, annotation, listing, mapping, text
 from dovetail.model import names
 from dovetail.model.command import Replacement
+from dovetail.model.labels.clouds import is_clouds_own
 from dovetail.model.labels.requirements import OperatorError, Requirement
 from dovetail.model.labels.syntax import WELL_KNOWN
 from dovetail.model.objects import SelectorRequirement
@@ -20,6 +21,7 @@ from dovetail.model.quantity import QuantityError, format_amount, resource_amoun
 # Only the scheduling simulation uses these; a real NodeClaim must not contain them.
 _SIMULATION_ONLY: Final = frozenset({names.REGISTERED_LABEL, names.INITIALIZED_LABEL, names.HOSTNAME})
 _INSTANCE_TYPES_MAX: Final = 600
+_PROVIDERS: Final = ("kubernetes.io", "k8s.io", "k8s.aws", "k8s.gcp", "kubernetes.azure.com")
 
 
 def node_claim_tree(name: str, replacement: Replacement, pool: Tree, marks: Mapping[str, str]) -> Tree:
@@ -121,7 +123,7 @@ def _asked(replacement: Replacement, key: str) -> tuple[str, ...] | None:
 def _is_custom(key: str) -> bool:
     """Return whether a label is the user's own: a provider's labels depend on the launched machine."""
     domain = key.rpartition("/")[0]
-    provided = domain.startswith("karpenter.") or domain.endswith(("kubernetes.io", "k8s.io", "k8s.aws"))
+    provided = domain.startswith("karpenter.") or domain.endswith(_PROVIDERS) or is_clouds_own(key)
     return key not in WELL_KNOWN and not provided
 
 

@@ -1,4 +1,7 @@
-"""What instructions about Nodes mean: taint, hold, close, and their opposites (spec sections 9, 10 and 23)."""
+"""What instructions about Nodes mean: taint, hold, close, and their opposites.
+
+See docs/rules.md#carrying-out, #karpenter and #steering.
+"""
 
 from dovetail.lifecycle.effects.effect_context import EffectContext, holder_of, node_ref, patch_of, timestamp
 from dovetail.lifecycle.effects.writes import (
@@ -36,7 +39,7 @@ def taint(asked: TaintNode, node: Tree | None, context: EffectContext) -> Outcom
         return Done()
     tree: Tree = {"metadata": {"annotations": {names.COMMAND: record}}}
     if not tainted:
-        # "Longest in flight" is judged by this time (spec section 7).
+        # "Longest in flight" is judged by this time (docs/rules.md#budgets).
         ours = {
             "key": names.DISRUPTION_TAINT,
             "value": names.DISRUPTION_TAINT_VALUE,
@@ -72,7 +75,7 @@ def _clashes(taint: Tree) -> bool:
 
 
 def hold_patch(node: Tree) -> Tree | None:
-    """Return the patch that holds a node; None if it is held or a person set do-not-disrupt (spec section 10)."""
+    """Return the patch that holds a node; None if held or if a person set do-not-disrupt (docs/rules.md#karpenter)."""
     if annotation(node, names.HOLD) is not None and annotation(node, names.DO_NOT_DISRUPT) == "true":
         return None
     if annotation(node, names.DO_NOT_DISRUPT) is not None and annotation(node, names.HOLD) is None:
@@ -88,7 +91,7 @@ def release_patch(item: Tree) -> Tree | None:
 
 
 def close_patch(node: Tree) -> Tree | None:
-    """Return the patch that adds the soft taint of steering to a node; None if it is there (spec section 23)."""
+    """Return the patch that adds the soft taint of steering to a node; None if it is there (docs/rules.md#steering)."""
     taints = listing(node, "spec", "taints")
     if any(taint.get("key") == names.CLOSING_TAINT for taint in taints):
         return None

@@ -1,13 +1,25 @@
-"""What instructions about pods and their Deployments mean: evict, surge, mark (spec sections 20, 23 and 24)."""
+"""What instructions about pods and Deployments mean (docs/rules.md#evictions, #surge and #steering)."""
 
 from typing import Final
 
-from dovetail.lifecycle.effects.effect_context import patch_of, pod_ref
+from dovetail.lifecycle.commands.last_look import objection_to_all
+from dovetail.lifecycle.effects.effect_context import (
+    EffectContext,
+    Known,
+    holder_of,
+    node_ref,
+    patch_of,
+    pod_ref,
+    pods_on,
+)
 from dovetail.lifecycle.effects.writes import (
+    PDBS,
     Create,
     Done,
     Failed,
     Outcome,
+    Patch,
+    Read,
     Ref,
     Tree,
     Writes,
@@ -18,22 +30,45 @@ from dovetail.lifecycle.effects.writes import (
 from dovetail.lifecycle.messages import (
     EvictPod,
     Failure,
+    LookAtPods,
     MarkPod,
     SurgeDeployment,
 )
 from dovetail.model import names
+from dovetail.model.objects import Pod
 
 NEXT_VICTIM: Final = "-100"
 """The deletion cost of the pod that a scale-down should take next; pods without one count as 0."""
 STEERING_MARKS: Final = (names.POD_DELETION_COST, names.STEERING_MARK)
 
 
-def evict(asked: EvictPod, pod: Tree | None) -> Outcome:
-    """Evict a pod."""
+def look(asked: LookAtPods, known: Known, context: EffectContext) -> Outcome:
+    """Judge the pods of nodes that are about to go, as the server has them now (docs/rules.md#carrying-out)."""
+    found: list[Pod] = []
+    for node in asked.nodes:
+        pods = pods_on(node, known)
+        if isinstance(pods, Read):
+            return pods
+        if isinstance(pods, str):
+            return Failed(failure=Failure.OCCUPIED, detail=pods)
+        found += pods
+    ref = Ref(kind=PDBS, name="")
+    if asked.asks_pdbs and ref not in known:
+        return Read(ref=ref)
+    budgets = (known[ref] or {}).get("pdbs", ()) if asked.asks_pdbs else ()
+    why = objection_to_all(asked, found, budgets, context.now) if context.looks_last else ""
+    return Failed(failure=Failure.OCCUPIED, detail=why) if why else Done()
+
+
+def evict(asked: EvictPod, pod: Tree | None, known: Known, context: EffectContext) -> Outcome:
+    """Evict a pod, after it is named in the record on its node: so a crash can only name too many."""
     if pod is None or not asked.uid or text(pod, "metadata", "uid") != asked.uid:
         return Failed(failure=Failure.NOT_FOUND, detail=f"Pod {asked.namespace}/{asked.name} is gone")
     if mapping(pod, "metadata").get("deletionTimestamp") is not None:
         return Done(uid=asked.uid)
+    if context.looks_last and annotation(pod, names.DO_NOT_DISRUPT) is not None:
+        detail = f"Pod {asked.namespace}/{asked.name} carries {names.DO_NOT_DISRUPT}"
+        return Failed(failure=Failure.OCCUPIED, detail=detail)
     tree = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -41,7 +76,25 @@ def evict(asked: EvictPod, pod: Tree | None) -> Outcome:
         "deleteOptions": {"preconditions": {"uid": asked.uid}},
     }
     ref = pod_ref(asked.namespace, asked.name)
-    return Writes(writes=(Create(ref=ref, tree=tree, subresource="eviction"),))
+    eviction = Create(ref=ref, tree=tree, subresource="eviction")
+    if not asked.record:
+        return Writes(writes=(eviction,))
+    note = _note_eviction(asked, known, context)
+    return note if isinstance(note, Read | Failed) else Writes(writes=(*note, eviction))
+
+
+def _note_eviction(asked: EvictPod, known: Known, context: EffectContext) -> Read | Failed | tuple[Patch, ...]:
+    """Return the write that names an evicted pod in the record on its node."""
+    ref = node_ref(asked.node)
+    if ref not in known:
+        return Read(ref=ref)
+    node = known[ref]
+    if node is None or holder_of(node, context) != asked.command_id:
+        return Failed(failure=Failure.TAKEN, detail=f"node {asked.node} does not carry the record of this command")
+    record = context.seal.sealed(asked.record)
+    if annotation(node, names.COMMAND) == record:
+        return ()
+    return (patch_of(ref, node, {"metadata": {"annotations": {names.COMMAND: record}}}),)
 
 
 def surge(asked: SurgeDeployment, ref: Ref, item: Tree | None) -> Outcome:

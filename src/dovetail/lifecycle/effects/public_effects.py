@@ -4,6 +4,7 @@ from datetime import UTC
 from hashlib import sha256
 from typing import Any, Final
 
+from dovetail.api.roll_request import decode_request
 from dovetail.lifecycle.effects.effect_context import EffectContext, patch_of, pool_ref, with_condition
 from dovetail.lifecycle.effects.writes import (
     Create,
@@ -12,12 +13,16 @@ from dovetail.lifecycle.effects.writes import (
     Ref,
     Tree,
     Writes,
+    annotation,
+    listing,
     mapping,
 )
 from dovetail.lifecycle.messages import (
+    DropPoolCondition,
     PublishEvent,
     SetPoolCondition,
 )
+from dovetail.model.names import ROLL, ROLLOUT_COMPLETE
 from dovetail.model.text import safe
 
 EVENTS_IN: Final = "default"  # where events about objects without a namespace live
@@ -27,18 +32,38 @@ _MESSAGE_MAX: Final = 1000
 _API_VERSIONS: Final = {"Node": "v1", "Pod": "v1", "NodeClaim": "karpenter.sh/v1", "NodePool": "karpenter.sh/v1"}
 
 
-def set_condition(asked: SetPoolCondition, pool: Tree | None, context: EffectContext) -> Outcome:
-    """Set a condition of a NodePool."""
+def change_condition(asked: SetPoolCondition | DropPoolCondition, pool: Tree | None, context: EffectContext) -> Outcome:
+    """Set or remove a condition of a NodePool."""
     if pool is None:
         return Done()
+    if isinstance(asked, DropPoolCondition):
+        return _drop_condition(asked, pool)
+    if (asked.type, asked.status) == (ROLLOUT_COMPLETE, "True") and _is_asked(pool):
+        return Done()  # somebody has asked for a roll since; the next round looks at it
     wanted: Tree = {
         "type": asked.type,
         "status": asked.status,
         "reason": asked.reason,
         "message": safe(asked.message, _MESSAGE_MAX),
     }
+    if asked.observed_generation:
+        wanted["observedGeneration"] = asked.observed_generation
     tree = with_condition(pool, wanted, context)
     return Done() if tree is None else Writes(writes=(patch_of(pool_ref(asked.node_pool), pool, tree, "status"),))
+
+
+def _is_asked(pool: Tree) -> bool:
+    request = annotation(pool, ROLL)
+    return request is not None and decode_request(request) is not None
+
+
+def _drop_condition(asked: DropPoolCondition, pool: Tree) -> Outcome:
+    conditions = listing(pool, "status", "conditions")
+    kept = [entry for entry in conditions if entry.get("type") != asked.type]
+    if len(kept) == len(conditions):
+        return Done()
+    tree: Tree = {"status": {"conditions": kept}}
+    return Writes(writes=(patch_of(pool_ref(asked.node_pool), pool, tree, "status"),))
 
 
 def event_ref(asked: PublishEvent, context: EffectContext) -> Ref:

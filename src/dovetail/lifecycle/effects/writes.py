@@ -16,6 +16,8 @@ Tree = dict[str, Any]
 PODS_ON: Final = "PodsOn"
 """The kind of a `Ref` that means all pods bound to a node, fresh from the server, as typed objects: `{"pods": (...)}`,
 or `{"unreadable": why}` where one of them can't be read."""
+PDBS: Final = "Pdbs"
+"""The kind of a `Ref` that means all PodDisruptionBudgets, fresh from the server: `{"pdbs": (...)}`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Aftercare: a roll that goes wrong stops by itself (spec section 17, `movedPodsReadyWithin`).
+"""Aftercare: a roll that goes wrong stops by itself (docs/rules.md#health, `movedPodsReadyWithin`).
 
 Before a command's pods leave, the ready pods of their owners are counted. Once its nodes are gone, its pools start no
 voluntary disruption until the owners have as many ready pods again, or as many as they want by now. If that takes
@@ -6,8 +6,8 @@ longer than the pool allows, the pool halts: an annotation on it says why, survi
 owners have recovered, or by `dovetail resume`. Sits in lifecycle, below `engine`.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dovetail.api.pool_marks import Halt, read_halt, write_halt
@@ -16,10 +16,12 @@ from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.memory.owners import Before, missing, ready_on
 from dovetail.lifecycle.messages import HaltPool, InstructionFailed, InstructionSucceeded
 from dovetail.lifecycle.store import Store
-from dovetail.model.objects import NodePool
+from dovetail.model.objects import NodePool, Pod
 
 _LOOK_EVERY: Final = 2 * SECOND
 _NAMED_MAX: Final = 5
+_KEPT_MAX: Final = 2000
+"""Owners in the annotation of a halt: 100 KB at most, of the 256 KB that an object's annotations may have."""
 
 
 @dataclass(slots=True)
@@ -52,11 +54,16 @@ class Aftercare:
         if within and run.id not in self._moved:
             self._moved[run.id] = _Moved(before=ready_on(run.nodes, store), within=within)
 
-    def left(self, ident: str, elapsed: int) -> None:
-        """Start the deadlines: a command's nodes are gone, even if cleanup is not finished."""
+    def left(self, ident: str, elapsed: int, stays: Iterable[Pod] = ()) -> None:
+        """Start the deadlines: a command's nodes are gone, even if cleanup is not finished.
+
+        `stays`: pods that a command which failed halfway did not move after all.
+        """
         moved = self._moved.get(ident)
         if moved is not None:
             moved.due = {pool: elapsed + limit for pool, limit in moved.within.items()}
+            leaving = moved.before.leaving - {pod.metadata.uid for pod in stays}
+            moved.before, moved.counted = replace(moved.before, leaving=leaving), None
 
     def drop(self, ident: str) -> None:
         """Forget a command that moved nothing."""
@@ -132,7 +139,9 @@ class Aftercare:
 
 def _halt(pool: str, ident: str, gaps: dict[str, int], before: Before, store: Store) -> HaltPool:
     owners = tuple(_names(gaps, store))
-    kept = tuple((owner, before.ready[owner]) for owner in sorted(gaps))
+    # All owners, not only those that lack pods now: one that loses pods while the pool is halted must recover too.
+    first = sorted(before.ready, key=lambda owner: (owner not in gaps, owner))[:_KEPT_MAX]
+    kept = tuple((owner, before.ready[owner]) for owner in first)
     halt = Halt(why="moved pods did not become ready in time", owners=owners, command=ident, ready=kept)
     return HaltPool(id=f"halt/{pool}/on/{ident}", node_pool=pool, value=write_halt(halt))
 

@@ -1,4 +1,4 @@
-"""Detects when the pods of a cost command run again, so that the pause after it can end early (spec section 25).
+"""Detects when the pods of a cost command run again, so that the pause after it can end early (docs/rules.md#landed).
 
 Before its pods leave, a command records how many ready pods each of their owners has. They have landed when every owner
 has as many again, or as many as it wants by now, and none of its pods waits for a node. The pause lasts at least half a
@@ -20,10 +20,11 @@ _LOOK_EVERY: Final = 5 * SECOND
 
 @dataclass(slots=True)
 class _Moved:
-    """The state before a command; `until` is set at the command's end."""
+    """The state before a command; `until` and the pools that it touched are set at the command's end."""
 
     before: Before
     until: int = 0
+    pools: tuple[str, ...] = ()
 
 
 class Landing:
@@ -39,11 +40,12 @@ class Landing:
         """Record the owners of the pods about to move, and how many of their pods are ready."""
         self._moved[run.id] = _Moved(before=ready_on(run.nodes, store))
 
-    def end(self, ident: str, elapsed: int, window: int) -> None:
+    def end(self, ident: str, elapsed: int, window: int, pools: tuple[str, ...] = ()) -> None:
         """Record a command's end: from now on its pods are monitored, for as long as the window."""
         moved = self._moved.get(ident)
         if moved is not None:
-            self._ended[ident], moved.until = elapsed + LEAST, elapsed + window
+            self._ended[ident] = elapsed + LEAST
+            moved.until, moved.pools = elapsed + window, pools
 
     def drop(self, ident: str) -> None:
         """Forget a command that moved nothing."""
@@ -58,18 +60,26 @@ class Landing:
         """Return when to look again."""
         return max(min(self._ended.values()), self._look_at) if self._ended else None
 
-    def look(self, store: Store, elapsed: int) -> bool:
-        """Return whether the last command has just landed: all pods have landed."""
+    @property
+    def is_over(self) -> bool:
+        """Return whether the pods of all ended commands have landed."""
+        return not self._ended
+
+    def look(self, store: Store, elapsed: int) -> tuple[str, ...]:
+        """Return the pools in which the last moved pods have just landed."""
         at = self.next_at()
         if at is None or elapsed < at:
-            return False
+            return ()
         self._look_at = elapsed + _LOOK_EVERY
+        pools: dict[str, None] = {}
         waiting = {owner for pod in store.pending_pods() for owner in owners_of(pod)}
         for ident in [ident for ident, due in self._ended.items() if due <= elapsed]:
             moved = self._moved[ident]
             if elapsed >= moved.until or _has_landed(moved.before, waiting, store):
                 self.drop(ident)
-        return not self._ended
+                pools |= dict.fromkeys(moved.pools)
+        waited = {pool for ident in self._ended for pool in self._moved[ident].pools}
+        return tuple(pool for pool in pools if pool not in waited)
 
 
 def _has_landed(before: Before, waiting: AbstractSet[str], store: Store) -> bool:

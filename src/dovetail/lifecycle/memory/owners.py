@@ -1,8 +1,8 @@
 """The owners of pods that a command moves, and how many ready pods each has.
 
-Defines "as many ready pods as before", for the pause that ends when pods have landed (spec section 25) and for the halt
-of a pool whose moved pods do not become ready (section 17). Owners are identified by uid. Sits in lifecycle, below
-`landing`, `aftercare` and `regrowth`.
+Defines "as many ready pods as before", for the pause that ends when pods have landed (docs/rules.md#landed) and for the
+halt of a pool whose moved pods do not become ready (docs/rules.md#health). Owners are identified by uid. Sits in
+lifecycle, below `landing`, `aftercare` and `regrowth`.
 """
 
 from collections.abc import Iterable, Mapping

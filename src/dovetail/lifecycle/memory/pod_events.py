@@ -1,7 +1,7 @@
 """The last pod event of each node, as Dovetail itself saw it.
 
 Karpenter writes the last pod event into the NodeClaim, but can miss one; the timers of a node count from the later of
-both (spec section 2). Only what happens after the first complete view counts: a pod in the initial list is not an
+both (docs/rules.md#timers). Only what happens after the first complete view counts: a pod in the initial list is not an
 event. Times are of the engine's own clock, so that changing the wall clock neither ends nor extends a wait. Decides
 nothing. Sits in lifecycle, below `engine`.
 """

@@ -31,13 +31,14 @@ LONGEST_WAIT: Final = 4 * 3600 * SECOND
 class _Watched:
     """A cost action whose outcome is not known yet. `known`: how many NodeClaims had come before it.
 
-    `due` is set at its end.
+    `worth`: what it cost, as the time in which its savings earn that; 0: nobody prices it. `due` is set at its end.
     """
 
     pools: tuple[str, ...]
     owners: dict[str, None]
     known: int
     promised: Money
+    worth: int = 0
     due: int | None = None
 
 
@@ -57,8 +58,10 @@ class Regrowth:
             for pod in store.pods_on(node):
                 owners |= dict.fromkeys(owners_of(pod))
         pools = tuple(dict.fromkeys(entry.pool for entry in run.candidates))
-        promised = 0 if run.command is None else run.command.savings
-        self._watched[run.id] = _Watched(pools=pools, owners=owners, known=store.claims_seen, promised=promised)
+        promised, worth = (0, 0) if run.command is None else (run.command.savings, run.command.pays_after)
+        self._watched[run.id] = _Watched(
+            pools=pools, owners=owners, known=store.claims_seen, promised=promised, worth=worth
+        )
 
     def end(self, run: Run, elapsed: int, *, well: bool) -> None:
         """Record the end of a cost action; one that was rolled back moved nothing."""
@@ -106,7 +109,8 @@ class Regrowth:
             back = _back_for(watched, store, _News.of([watched], store))
             first = FIRST_WAIT if price_of is None else _wait_for(back, watched.promised, price_of)
             for pool in watched.pools:
-                pause = self.waits.failed(pool, elapsed, first) if back else None
+                longest = max(LEAST_WAIT, watched.worth) if watched.worth else None
+                pause = self.waits.failed(pool, elapsed, first, longest) if back else None
                 if pause is not None:
                     waits.append((pool, pause))
                 elif not back and pool not in self.waits.until:

@@ -44,36 +44,40 @@ def _has_claims(item: DaemonSet, pod: Pod | None) -> bool:
 class Daemons:
     """Caches the last answer: only a DaemonSet, or its newest pod, can change it."""
 
-    __slots__ = ("_found", "_ignoring", "_pods", "_sets")
+    __slots__ = ("_found", "_pods", "_read_as", "_sets")
 
     def __init__(self) -> None:
         self._sets: Sequence[DaemonSet] = ()
         self._pods: Sequence[Pod | None] = ()
         self._found: tuple[Daemon, ...] = ()
-        self._ignoring = True
+        self._read_as = (True, True)
 
     def of(
-        self, daemon_sets: Sequence[DaemonSet], newest: Mapping[str, Pod], *, ignore_claims: bool
+        self, daemon_sets: Sequence[DaemonSet], newest: Mapping[str, Pod], *, ignore_claims: bool, resizes_count: bool
     ) -> tuple[Daemon, ...]:
         """Return the expected pods of all DaemonSets; `newest`: the newest pod of each, by its uid.
 
         `ignore_claims`: DaemonSets with resource claims are not expected anywhere, which is Karpenter's default.
+        `resizes_count`: a pod that was resized in place counts with its new size.
         """
+        read_as = (ignore_claims, resizes_count)
         pods = [newest.get(item.metadata.uid) for item in daemon_sets]
-        same = ignore_claims == self._ignoring and are_the_same(daemon_sets, self._sets)
+        same = read_as == self._read_as and are_the_same(daemon_sets, self._sets)
         if not (same and are_the_same(pods, self._pods)):
-            self._sets, self._pods, self._ignoring = daemon_sets, pods, ignore_claims
+            self._sets, self._pods, self._read_as = daemon_sets, pods, read_as
             self._found = tuple(
-                _daemon(item, pod)
+                _daemon(item, pod, resizes_count=resizes_count)
                 for item, pod in zip(daemon_sets, pods, strict=True)
                 if not (ignore_claims and _has_claims(item, pod))
             )
         return self._found
 
 
-def _daemon(item: DaemonSet, pod: Pod | None) -> Daemon:
+def _daemon(item: DaemonSet, pod: Pod | None, *, resizes_count: bool) -> Daemon:
     template = item.spec.template.spec
-    spec = resized_spec(pod) if pod is not None else _defaulted(template)
+    spec = _defaulted(template)
+    if pod is not None:
+        spec = resized_spec(pod) if resizes_count else pod.spec
     required = _required(template) or _required(spec)
     base = Requirements.from_labels(spec.node_selector)
     terms: tuple[NodeSelectorTerm, ...] = required.node_selector_terms if required is not None else ()

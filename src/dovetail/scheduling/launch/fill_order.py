@@ -1,8 +1,8 @@
 """The order in which new nodes are tried while they are being filled: as if sorted by their number of pods each time.
 
-The sort is stable: of nodes with as many pods, one that has just grown comes first and one that was just opened last.
-Each node carries its position as a value, and only nodes that have not refused a kind of pod are put in order for it:
-most of hundreds of new nodes are full. Decides nothing; `scheduling.packer` fills them.
+The sort is stable: of nodes with equally many pods, one that has just grown comes first and one that was just opened
+last. Each node carries its position as a value, and only nodes that have not refused a kind of pod are put in order for
+it: most of hundreds of new nodes are full. Decides nothing; `scheduling.packer` fills them.
 """
 
 from bisect import insort

@@ -122,11 +122,7 @@ class ReqSet:
     def types(self) -> TypeBits:
         """Return the types that meet the requirements and have an available offering that meets them."""
         if self._types is None:
-            mask = self.table.offered_types(self.offered)
-            for entry in self.reqs:
-                if entry.key in self.table.by_key:
-                    mask = mask & self.table.key_mask(entry)
-            self._types = bits_of(mask)
+            self._types = self.table.types_of(self.reqs)
         return self._types
 
     @property
@@ -168,7 +164,7 @@ class ReqSet:
 
     def values_of(self, kind: InstanceType, key: str) -> tuple[str, ...]:
         """Return the values of a type for a key that are still allowed; minValues counts them."""
-        mine = self.table.type_reqs[self.table.place[kind.name]].get(key)
+        mine = self.table.type_reqs[self.table.place_of(kind)].get(key)
         wanted = self.reqs.get(key)
         if mine is None:
             return ()
@@ -230,6 +226,10 @@ class Machines:
             place = self.place.get(name)
         return None if place is None else self.kinds[place]
 
+    def place_of(self, kind: InstanceType) -> int:
+        """Return the column of a type, or of its variant for some pools."""
+        return self._variants[kind.name, kind.pools[0]] if kind.pools else self.place[kind.name]
+
     def of_pool(self, pool: str) -> TypeBits:
         """Return the types that a pool sees: its own variants, and all types that have no variant for it."""
         every = (1 << len(self.kinds)) - 1
@@ -238,6 +238,15 @@ class Machines:
         own = {name: place for (name, wanted), place in self._variants.items() if wanted == pool}
         places = [own.get(kind.name, i) for i, kind in enumerate(self.kinds) if not kind.pools]
         return sum(1 << place for place in places)
+
+    def gives(self, key: str, pool: str) -> bool:
+        """Return whether some type, as a pool sees it, has a label."""
+        if key == RESERVATION and any(offering.reservation_id for offering in self.offerings):
+            return True
+        seen = self.of_pool(pool)
+        return any(
+            seen >> place & 1 and entry.operator() != "DoesNotExist" for place, entry in self.by_key.get(key, ())
+        )
 
     def _fill_amounts(self, resources: Resources) -> None:
         rooms = [kind.allocatable() for kind in self.kinds]
@@ -251,8 +260,11 @@ class Machines:
         self.sound: TypeBits = bits_of(np.all(self.allocatable >= 0, axis=1))
 
     def named(self, types: Iterable[str]) -> TypeBits:
-        """Return the types of these names; unknown names are ignored."""
-        return sum(1 << self.place[name] for name in dict.fromkeys(types) if name in self.place)
+        """Return the types of these names and their variants; unknown names are ignored."""
+        wanted = frozenset(types)
+        if not self._variants:
+            return sum(1 << self.place[name] for name in wanted if name in self.place)
+        return sum(1 << place for place, kind in enumerate(self.kinds) if kind.name in wanted)
 
     def within(self, name: str, amount: int) -> TypeBits:
         """Return the types whose capacity of a resource is at most the given amount."""
@@ -333,6 +345,14 @@ class Machines:
                 mask[i] = mine.has_intersection(entry) or (mine.lenient() and entry.lenient())
             self._key_masks[entry] = mask
         return mask
+
+    def types_of(self, reqs: Requirements) -> TypeBits:
+        """Return the types that meet requirements and have an available offering that meets them."""
+        mask = self.offered_types(self.offering_mask(reqs))
+        for entry in reqs:
+            if entry.key in self.by_key:
+                mask = mask & self.key_mask(entry)
+        return bits_of(mask)
 
     def offering_mask(self, reqs: Requirements) -> Mask:
         """Return the offerings that are compatible with the requirements."""

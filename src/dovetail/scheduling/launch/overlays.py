@@ -2,8 +2,8 @@
 
 As Karpenter applies them (gate NodeOverlay): heavier overlays first, then the later name; the first that matches an
 offering sets its price, the first that names a resource sets that resource; an overlay that conflicts with another of
-the same weight is ignored everywhere. Types that differ between pools become variants, each for its pools. Sits in
-scheduling, below machines.
+the same weight is ignored everywhere. They change the types that a pool sees (`scheduling.launch.pool_types`); types
+that differ between pools become variants, each for its pools. Sits in scheduling, below machines.
 """
 
 import re
@@ -21,6 +21,8 @@ from dovetail.model.money import UNIT, Money, nearest, parse_money
 from dovetail.model.objects import NodeOverlay, NodePool, condition
 from dovetail.model.quantity import QuantityError, resource_amount
 from dovetail.scheduling.launch.machines import RESERVATION, type_requirements
+from dovetail.scheduling.launch.paid_prices import PaidPrices
+from dovetail.scheduling.launch.pool_types import PoolTypes
 
 _PRICE: Final = re.compile(r"[0-9]+(\.[0-9]+)?")
 _ADJUSTMENT: Final = re.compile(r"[+-][0-9]+(\.[0-9]+)?%?")
@@ -38,21 +40,26 @@ class _Overlay(msgspec.Struct, frozen=True):
 
 
 class Overlaid(msgspec.Struct, frozen=True):
-    """A catalogue with overlays applied, and warnings about overlays that were ignored."""
+    """A catalogue with overlays applied, the same at the prices that are paid, and what is to be said of overlays."""
 
     catalogue: Catalogue
+    paid: Catalogue
     notes: tuple[str, ...] = ()
 
 
-def overlaid(catalogue: Catalogue, overlays: Sequence[NodeOverlay], pools: Sequence[NodePool]) -> Overlaid:
-    """Return the catalogue as these overlays change it."""
+def overlaid(
+    catalogue: Catalogue,
+    overlays: Sequence[NodeOverlay],
+    pools: Sequence[NodePool],
+    prices: PaidPrices | None = None,
+) -> Overlaid:
+    """Return the catalogue as the pools see it with these overlays; `prices`: discounts and surcharges."""
+    types = PoolTypes(catalogue, pools)
     notes: list[str] = []
     read = [entry for item in overlays if (entry := _read(item, notes)) is not None]
     read.sort(key=lambda entry: entry.name, reverse=True)
     read.sort(key=lambda entry: -entry.weight)
-    if not read:
-        return Overlaid(catalogue, tuple(notes))
-    views = [_View(catalogue, pool) for pool in pools]
+    views = [_View(types.seen[place], pool) for place, pool in enumerate(pools)] if read else []
     for entry in read:
         hits = [(view, view.hits(entry)) for view in views]
         rival = next((found for view, hit in hits if (found := view.rival(entry, hit)) is not None), None)
@@ -64,7 +71,15 @@ def overlaid(catalogue: Catalogue, overlays: Sequence[NodeOverlay], pools: Seque
             continue
         for view, hit in hits:
             view.apply(entry, hit)
-    return Overlaid(_joined(catalogue, views), tuple(sorted(notes)))
+    made: _Made = {}
+    for place, view in enumerate(views):
+        types.seen[place] = tuple(view.changed(number, made) for number in range(len(view.kinds)))
+    listed = types.joined()
+    paid = listed
+    if prices is not None:
+        types.seen = [prices.seen_by(pool, row) for pool, row in zip(pools, types.seen, strict=True)]
+        paid = types.joined(prices.seen_by(None, types.plain))
+    return Overlaid(listed, paid, tuple(sorted(notes)))
 
 
 def _read(item: NodeOverlay, notes: list[str]) -> _Overlay | None:
@@ -79,7 +94,7 @@ def _read(item: NodeOverlay, notes: list[str]) -> _Overlay | None:
     if price is not None and change is not None:
         problem = "it has both price and priceAdjustment"
     elif price is not None and not _PRICE.fullmatch(price):
-        problem = f"its price {price!r} is no number"
+        problem = f"its price {price!r} is not a number"
     elif change is not None and not _ADJUSTMENT.fullmatch(change):
         problem = f"its priceAdjustment {change!r} is neither +0.5, -0.5, +10% nor -10%"
     elif _OWN & spec.capacity.keys():
@@ -97,16 +112,19 @@ def _read(item: NodeOverlay, notes: list[str]) -> _Overlay | None:
 
 _Hit = dict[int, list[int]]
 """The types that an overlay matches, each with its matching offerings."""
+_Change = tuple[tuple[tuple[int, str], ...], tuple[tuple[str, int], ...]]
+"""What changes of a type: prices by offering, and resources."""
+_Made = dict[tuple[int, _Change], InstanceType]
+"""The changed types, by the type (its identity) and the change: pools with the same change share one."""
 
 
 class _View:
     """The catalogue as one pool sees it."""
 
-    def __init__(self, catalogue: Catalogue, pool: NodePool) -> None:
-        self.pool = pool.metadata.name
-        labels = {**pool.spec.template.metadata.labels, names.NODEPOOL: self.pool}
+    def __init__(self, kinds: tuple[InstanceType, ...], pool: NodePool) -> None:
+        labels = {**pool.spec.template.metadata.labels, names.NODEPOOL: pool.metadata.name}
         own = Requirements.from_labels(labels)
-        self.kinds = catalogue.instance_types
+        self.kinds = kinds
         self.reqs = [type_requirements(kind).union(own) for kind in self.kinds]
         self.changes: dict[tuple[int, int], str] = {}
         self.capacity: dict[int, dict[str, int]] = {}
@@ -143,13 +161,18 @@ class _View:
                 self.capacity.setdefault(place, {}).setdefault(name, amount)
                 self._sized[place, name] = (entry.weight, entry.name)
 
-    def changed(self, place: int) -> tuple[tuple[tuple[int, str], ...], tuple[tuple[str, int], ...]]:
-        """Return what changes of a type: prices by offering, and resources."""
-        count = len(self.kinds[place].offerings)
-        prices = tuple(
-            (number, self.changes[place, number]) for number in range(count) if (place, number) in self.changes
-        )
-        return prices, tuple(sorted(self.capacity.get(place, {}).items()))
+    def changed(self, place: int, made: _Made) -> InstanceType:
+        """Return a type as the overlays change it; `made`: types that were changed before."""
+        kind = self.kinds[place]
+        numbers = range(len(kind.offerings))
+        prices = tuple((number, self.changes[place, number]) for number in numbers if (place, number) in self.changes)
+        change: _Change = (prices, tuple(sorted(self.capacity.get(place, {}).items())))
+        if change == ((), ()):
+            return kind
+        found = made.get((id(kind), change))
+        if found is None:
+            found = made[id(kind), change] = _changed(kind, *change)
+        return found
 
 
 def _goes_with(reqs: Requirements, offer: Offering) -> bool:
@@ -163,39 +186,16 @@ def _goes_with(reqs: Requirements, offer: Offering) -> bool:
     return True
 
 
-def _joined(catalogue: Catalogue, views: Sequence[_View]) -> Catalogue:
-    """Return one catalogue: a type that is the same in every pool stays one type."""
-    kinds: list[InstanceType] = []
-    for place, kind in enumerate(catalogue.instance_types):
-        by_change: dict[tuple[tuple[tuple[int, str], ...], tuple[tuple[str, int], ...]], list[str]] = {}
-        for view in views:
-            by_change.setdefault(view.changed(place), []).append(view.pool)
-        if len(by_change) == 1:
-            kinds.append(_changed(kind, *next(iter(by_change)), pools=()))
-            continue
-        kinds.append(kind)
-        for change, pools in by_change.items():
-            if change != ((), ()):
-                kinds.append(_changed(kind, *change, pools=tuple(sorted(pools))))
-    return replace(catalogue, instance_types=tuple(kinds))
-
-
 def _changed(
-    kind: InstanceType,
-    prices: Sequence[tuple[int, str]],
-    capacity: Sequence[tuple[str, int]],
-    *,
-    pools: tuple[str, ...],
+    kind: InstanceType, prices: Sequence[tuple[int, str]], capacity: Sequence[tuple[str, int]]
 ) -> InstanceType:
-    if not prices and not capacity:
-        return kind
     offers = list(kind.offerings)
     for number, change in prices:
         offer = offers[number]
         offers[number] = replace(
             offer, price=_exact(offer.price, change), price_float=_float(offer.price_float, change)
         )
-    return replace(kind, offerings=tuple(offers), capacity={**kind.capacity, **dict(capacity)}, pools=pools)
+    return replace(kind, offerings=tuple(offers), capacity={**kind.capacity, **dict(capacity)})
 
 
 def _exact(price: Money, change: str) -> Money:

@@ -1,7 +1,8 @@
 """Pools as templates of new nodes: which may be used, in which order, with which types, labels, taints and daemons.
 
 Static pools and pools that are not Ready, being deleted or unreadable are excluded. The order is weight, then name,
-both descending, as in Karpenter. A pool whose own requirements leave no type is excluded too, with a note.
+both descending, as in Karpenter. A pool whose own requirements leave no type is excluded too; `decide.warnings` says
+so.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,15 +12,19 @@ import numpy as np
 
 from dovetail.api.manifests.pool_rules import launch_problems
 from dovetail.model import names
+from dovetail.model.labels.clouds import asks_for_label, is_clouds_own
 from dovetail.model.labels.requirements import Requirement, Requirements
 from dovetail.model.listing import are_the_same
 from dovetail.model.objects import NodePool, Taint, condition
+from dovetail.model.rules import Rules
 from dovetail.scheduling.launch.daemons import Daemon, DaemonTerms
 from dovetail.scheduling.launch.machines import Machines, ReqSet, Resources, Steps, TypeBits, bits_of, places_of
 from dovetail.scheduling.pods.pod import HostPort
 from dovetail.scheduling.pods.requests import amounts
 
 HOST_PLACEHOLDER = "hostname-placeholder"
+_POOLS_MAX = 2000
+_ANY_TYPE = Requirements(())
 
 
 class DaemonGroup(msgspec.Struct, frozen=True, eq=False):
@@ -97,6 +102,49 @@ def pool_requirements(pool: NodePool) -> Requirements:
     )
 
 
+class Unmet(msgspec.Struct, frozen=True):
+    """The requirements of a pool that can't be met. `no_type`: its requirements leave none of the types that it sees.
+
+    `labels`: labels of the cloud that it requires although no type has them and its template doesn't set them.
+    """
+
+    labels: tuple[str, ...] = ()
+    no_type: bool = False
+
+
+class UnmetCache:
+    """Caches the unmet requirements of pools: these hardly ever change, and every round asks."""
+
+    __slots__ = ("_found", "_machines")
+
+    def __init__(self) -> None:
+        self._machines: Machines | None = None
+        self._found: dict[tuple[object, ...], Unmet] = {}
+
+    def of(self, pool: NodePool, machines: Machines) -> Unmet:
+        """Return the requirements of a pool that these types don't meet."""
+        if machines is not self._machines or len(self._found) > _POOLS_MAX:
+            self._machines, self._found = machines, {}
+        spec = pool.spec.template.spec
+        labels = tuple(sorted(template_labels(pool).items()))
+        mark = (labels, spec.requirements)
+        found = self._found.get(mark)
+        if found is None:
+            found = self._found[mark] = _unmet(pool, machines)
+        return found
+
+
+def _unmet(pool: NodePool, machines: Machines) -> Unmet:
+    given, name = template_labels(pool), pool.metadata.name
+    entries = pool.spec.template.spec.requirements
+    asked = dict.fromkeys(entry.key for entry in entries if asks_for_label(entry) and is_clouds_own(entry.key))
+    types = machines.types_of(pool_requirements(pool))
+    return Unmet(
+        labels=tuple(key for key in asked if key not in given and not machines.gives(key, name)),
+        no_type=not types & machines.sound & machines.of_pool(name),
+    )
+
+
 def short_values(machines: Machines, reqs: ReqSet, types: TypeBits) -> dict[str, int]:
     """Return the keys whose minValues the types don't reach, with the number of values that they have."""
     if not reqs.has_min_values:
@@ -128,20 +176,26 @@ class TemplateCache:
         daemons: tuple[Daemon, ...],
         resources: Resources,
         *,
-        sticky: bool,
+        rules: Rules,
         best_effort: bool,
     ) -> tuple[DaemonTerms, tuple[Template, ...]]:
         """Return the daemons' terms and the templates; cached while pools, types and daemons are the same."""
-        mark = (machines, daemons, len(resources.names), sticky, best_effort)
+        mark = (machines, daemons, len(resources.names), rules, best_effort)
         if self._made is None or not are_the_same(pools, self._pools) or self._mark != mark:
-            terms = DaemonTerms(daemons, sticky=sticky)
-            made = build_templates(pools, machines, terms, resources, best_effort=best_effort)
+            terms = DaemonTerms(daemons, sticky=rules.sticky_daemons)
+            made = build_templates(pools, machines, terms, resources, rules=rules, best_effort=best_effort)
             self._pools, self._mark, self._made = tuple(pools), mark, (terms, made)
         return self._made
 
 
 def build_templates(
-    pools: Sequence[NodePool], machines: Machines, daemons: DaemonTerms, resources: Resources, *, best_effort: bool
+    pools: Sequence[NodePool],
+    machines: Machines,
+    daemons: DaemonTerms,
+    resources: Resources,
+    *,
+    rules: Rules,
+    best_effort: bool,
 ) -> tuple[Template, ...]:
     """Return the templates of usable pools, in the order in which they are tried."""
     found: list[Template] = []
@@ -152,7 +206,7 @@ def build_templates(
         types = reqs.types & machines.sound & machines.of_pool(pool.metadata.name)
         if not types or (not best_effort and short_values(machines, reqs, types)):
             continue
-        groups = _daemon_groups(base, spec.taints, types, machines, daemons)
+        groups = _daemon_groups(base, spec.taints, types, machines, daemons, by_type=rules.daemons_by_type)
         room = machines.allocatable.copy()
         for group in groups:
             room[places_of(group.types)] -= resources.row(group.requests)
@@ -169,18 +223,31 @@ def build_templates(
                 types=types,
                 groups=groups,
                 room=tuple(Steps(room[:, column].tolist(), launchable) for column in range(room.shape[1])),
-                limits=amounts(pool.spec.limits),
+                limits=_limits(pool, rules),
             )
         )
     return tuple(found)
 
 
+def _limits(pool: NodePool, rules: Rules) -> dict[str, int]:
+    found = amounts(pool.spec.limits)
+    if not rules.node_limits:
+        found.pop("nodes", None)
+    return found
+
+
 def _daemon_groups(
-    base: Requirements, taints: tuple[Taint, ...], types: TypeBits, machines: Machines, daemons: DaemonTerms
+    base: Requirements,
+    taints: tuple[Taint, ...],
+    types: TypeBits,
+    machines: Machines,
+    daemons: DaemonTerms,
+    *,
+    by_type: bool,
 ) -> tuple[DaemonGroup, ...]:
     by_set: dict[tuple[int, ...], list[int]] = {}
     for place in places_of(types):
-        kind = machines.type_reqs[place]
+        kind = machines.type_reqs[place] if by_type else _ANY_TYPE
         running = tuple(
             number
             for number in range(len(daemons.daemons))

@@ -30,7 +30,6 @@ class SpecInfo:
 
     __slots__ = (
         "anti_affinity",
-        "bit",
         "claims",
         "id",
         "keys",
@@ -44,7 +43,6 @@ class SpecInfo:
 
     def __init__(self, number: int, spec: PodSpec, resources: Resources) -> None:
         self.id = number
-        self.bit = 1 << number
         self.spec = spec
         self.requests = spec_requests(spec)
         self.requests["pods"] = 1

@@ -28,10 +28,13 @@ _NOTHING = LabelSelectorSpec()
 class DefaultSpread:
     """The constraints and the sources of their selectors. Equal if they give every pod the same spec."""
 
-    __slots__ = ("_constraints", "_owners", "_services")
+    __slots__ = ("_constraints", "_owners", "_services", "_sized")
 
-    def __init__(self, constraints: tuple[TopologySpreadConstraint, ...], cluster: Cluster) -> None:
+    def __init__(
+        self, constraints: tuple[TopologySpreadConstraint, ...], cluster: Cluster, *, resizes_count: bool = True
+    ) -> None:
         self._constraints = constraints
+        self._sized: Callable[[Pod], PodSpec] = resized_spec if resizes_count else _written_spec
         self._services: dict[str, tuple[Mapping[str, str], ...]] = {}
         self._owners: dict[_Owner, LabelSelectorSpec] = {}
         if not constraints:
@@ -49,6 +52,7 @@ class DefaultSpread:
         """Return whether both give every pod the same spec."""
         return (
             self._constraints == other._constraints
+            and self._sized is other._sized
             and self._services == other._services
             and self._owners == other._owners
         )
@@ -59,10 +63,10 @@ class DefaultSpread:
 
         That is the one resized in place, with the default constraints if it has none.
         """
-        return self._spread_spec if self._constraints else resized_spec
+        return self._spread_spec if self._constraints else self._sized
 
     def _spread_spec(self, pod: Pod) -> PodSpec:
-        spec = resized_spec(pod)
+        spec = self._sized(pod)
         if spec.topology_spread_constraints or is_daemon(pod):
             return spec
         selector = self._selector(pod)
@@ -81,6 +85,10 @@ class DefaultSpread:
         if owner is not None and owner.kind in _OWNERS and owner.api_version == "apps/v1":
             own = self._owners.get((owner.kind, pod.metadata.namespace, owner.name))
         return LabelSelectorSpec(match_labels=labels) if own is None else _both(labels, own)
+
+
+def _written_spec(pod: Pod) -> PodSpec:
+    return pod.spec
 
 
 def _both(labels: dict[str, str], own: LabelSelectorSpec) -> LabelSelectorSpec:

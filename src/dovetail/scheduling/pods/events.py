@@ -1,4 +1,4 @@
-"""Pod events: a pod arrives on a node or leaves it (spec section 2).
+"""Pod events: a pod arrives on a node or leaves it (docs/rules.md#timers).
 
 A pod that ends, or starts to terminate, leaves; pods of DaemonSets and mirror pods don't count. The engine, the
 simulated Karpenter and the built-in provider share this rule. Pure; sits in scheduling.

@@ -137,7 +137,7 @@ class Blockers:
         if not matching or (len(matching) == 1 and not matching[0][1]):
             return False
         if self._surging and replica_set_of(pod) in self._surging:
-            return False  # moved by its Deployment's rolling update, whatever the PDBs say (spec section 20)
+            return False  # moved by its Deployment's rolling update, whatever the PDBs say (docs/rules.md#surge)
         if not filters.is_active(pod) or filters.is_mirror(pod) or filters.tolerates_disruption(pod):
             return False
         if len(matching) > 1:

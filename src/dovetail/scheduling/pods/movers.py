@@ -14,7 +14,8 @@ from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings
 from dovetail.scheduling.pods.by_node import ByNode
-from dovetail.scheduling.pods.classes import RESCHEDULABLE, PodClass, SpecInfo
+from dovetail.scheduling.pods.classes import RESCHEDULABLE, Classes, PodClass, SpecInfo
+from dovetail.scheduling.pods.coming_sizes import ComingSizes
 from dovetail.scheduling.pods.evictions import Blockers, ProtectionSpan, is_protected, span_of
 from dovetail.scheduling.pods.surge import Owner
 from dovetail.scheduling.reading.changes import changes
@@ -24,77 +25,26 @@ Leaving = list[tuple[PodClass, int, int]]
 
 _by_key = attrgetter("key")
 _GONE_MAX = 100
-"""Of how many nodes that are gone movers may be kept until somebody sweeps."""
+"""The movers of how many nodes that are gone may be kept before they are dropped."""
 
 Specs = tuple[tuple[SpecInfo, int], ...]
 """How many pods of each spec."""
-Mark = frozenset[tuple[int, int]]
-
-
-class Demand:
-    """The total requests of pods, by resource; `mark`: the minimum of each resource that all of them request."""
-
-    __slots__ = ("mark", "total")
-
-    def __init__(self, total: dict[int, int], mark: Mark) -> None:
-        self.total = total
-        self.mark = mark
-
-    @staticmethod
-    def of(specs: Sequence[tuple[SpecInfo, int]]) -> "Demand":
-        """Return the demand of the given numbers of pods of these specs."""
-        total: dict[int, int] = {}
-        for info, count in specs:
-            for column, amount in info.need:
-                total[column] = total.get(column, 0) + count * amount
-        return Demand(total, _least([dict(info.need) for info, _ in specs]))
-
-    def plus(self, other: "Demand") -> "Demand":
-        """Return the sum of two demands."""
-        if not self.total or not other.total:
-            return self if self.total else other
-        total = self.total.copy()
-        for column, amount in other.total.items():
-            total[column] = total.get(column, 0) + amount
-        mark = self.mark if self.mark == other.mark else _least([dict(self.mark), dict(other.mark)])
-        return Demand(total, mark)
-
-
-def _least(needs: Sequence[dict[int, int]]) -> Mark:
-    """Return the minimum of each resource that all of these have."""
-    if not needs:
-        return frozenset()
-    found, rest = [], needs[1:]
-    for column, least in needs[0].items():
-        for need in rest:
-            amount = need.get(column)
-            if amount is None:
-                break
-            if amount < least:
-                least = amount
-        else:
-            found.append((column, least))
-    return frozenset(found)
 
 
 class Movers:
     """The pods of one node that would move: `pods`, in the cluster's order, each with its class and flags.
 
-    `at`: their places among `of`, all pods of the node.
+    `at`: their places among `of`, all pods of the node. `classes`: as they come back; `was`: as they are.
     """
 
     __slots__ = (
         "_alike",
-        "_demand",
         "_index",
-        "_kinds",
         "_leaving",
-        "_most",
         "_named",
         "_queue",
         "_specs",
         "_started",
-        "_started_demand",
         "_waiting",
         "at",
         "classes",
@@ -102,6 +52,7 @@ class Movers:
         "of",
         "pods",
         "span",
+        "was",
     )
 
     def __init__(
@@ -112,7 +63,9 @@ class Movers:
         flags: list[int],
         at: tuple[int, ...],
         span: ProtectionSpan,
+        was: list[PodClass] | None = None,
     ) -> None:
+        self.was = classes if was is None else was
         self.of = of
         self.at = at
         self.pods = pods
@@ -125,12 +78,8 @@ class Movers:
         self._named: dict[str, Entry] | None = None
         self._leaving: Leaving = []
         self._index = -1
-        self._kinds: int | None = None
-        self._most: int | None = None
         self._specs: Specs | None = None
         self._started: Specs | None = None
-        self._demand: Demand | None = None
-        self._started_demand: Demand | None = None
 
     @property
     def queue(self) -> list[Entry]:
@@ -170,7 +119,7 @@ class Movers:
     def leaving(self, index: int) -> Leaving:
         """Return what the packer removes from its counts when the node, now at this index, goes."""
         if self._index != index:
-            self._leaving = [(cls, index, flags) for cls, flags in zip(self.classes, self.flags, strict=True)]
+            self._leaving = [(cls, index, flags) for cls, flags in zip(self.was, self.flags, strict=True)]
             self._index = index
         return self._leaving
 
@@ -189,36 +138,6 @@ class Movers:
             started = [cls for pod, cls in pairs if pod.status.phase != "Pending"]
             self._started = self.specs if len(started) == len(self.classes) else _count(started)
         return self._started
-
-    @property
-    def kinds(self) -> int:
-        """Return the specs of the started pods, as bits."""
-        if self._kinds is None:
-            self._kinds = 0
-            for info, _ in self.started:
-                self._kinds |= info.bit
-        return self._kinds
-
-    @property
-    def most(self) -> int:
-        """Return how many started pods there are of the most frequent spec."""
-        if self._most is None:
-            self._most = max([count for _, count in self.started], default=0)
-        return self._most
-
-    @property
-    def demand(self) -> Demand:
-        """Return the total requests of the pods."""
-        if self._demand is None:
-            self._demand = Demand.of(self.specs)
-        return self._demand
-
-    @property
-    def started_demand(self) -> Demand:
-        """Return the total requests of the pods that have been started."""
-        if self._started_demand is None:
-            self._started_demand = self.demand if self.started is self.specs else Demand.of(self.started)
-        return self._started_demand
 
 
 def _count(classes: Iterable[PodClass]) -> Specs:
@@ -245,8 +164,13 @@ class MoverRegistry:
         keys: frozenset[str],
         old: "MoverRegistry | None",
         surging: frozenset[Owner] = frozenset(),
+        coming: "ComingClasses | None" = None,
     ) -> None:
-        """Create a registry; `keys`: the labels by which pods are classed (another set may give other classes)."""
+        """Create a registry; `keys`: the labels by which pods are classed (another set may give other classes).
+
+        `coming`: the classes of pods that come back with another size.
+        """
+        self._coming = coming
         self._pdbs = pdbs
         self._keys = keys
         self._surging = surging
@@ -257,7 +181,7 @@ class MoverRegistry:
         self.lineage = object()
         if old is not None and old._surging == surging and _block_the_same(old._pdbs, pdbs):
             self._blockers = old._blockers
-            if old._keys is keys:
+            if old._keys is keys and _come_back_the_same(old._coming, coming):
                 # Everything known is kept, whether it is used in this round or not; pods tell what is still valid.
                 self._earlier = old._earlier
                 self._earlier.update(old._by_node)
@@ -282,7 +206,8 @@ class MoverRegistry:
         if found is None or found.of is not pods:
             found = self._earlier.get(name)
             if found is None or found.of is not pods or not found.span.covers(now):
-                found = _movers(index, pods, bindings, self._held_on(index, bindings), self.blockers, now)
+                held = self._held_on(index, bindings)
+                found = _movers(index, pods, bindings, held, self.blockers, now, self._coming)
             self._by_node[name] = found
         return found
 
@@ -295,7 +220,13 @@ class MoverRegistry:
 
 
 def _movers(
-    index: int, of: tuple[Pod, ...], bindings: Bindings, held: list[bool] | None, blockers: Blockers, now: datetime
+    index: int,
+    of: tuple[Pod, ...],
+    bindings: Bindings,
+    held: list[bool] | None,
+    blockers: Blockers,
+    now: datetime,
+    coming: "ComingClasses | None",
 ) -> Movers:
     """Return the movers of a node; `held`: the pods that PDBs may block for good, None: it may be any."""
     flags, odd = bindings.marks_on(index)
@@ -311,14 +242,42 @@ def _movers(
             and not (is_held and blockers.block(pod))
         ]
     )
+    pods, was = tuple([of[at] for at in moving]), bindings.classes_at([places[at] for at in moving])
     return Movers(
         of,
-        tuple([of[at] for at in moving]),
-        bindings.classes_at([places[at] for at in moving]),
+        pods,
+        was if coming is None else [coming.of(pod, cls) for pod, cls in zip(pods, was, strict=True)],
         [flags[at] for at in moving],
         moving,
         span_of(compress(of, odd), now),
+        was,
     )
+
+
+class ComingClasses:
+    """The classes of pods that come back with another size than they have, of all pods of a snapshot."""
+
+    def __init__(self, sizes: ComingSizes, classes: Classes, pods: Iterable[Pod], bindings: Bindings) -> None:
+        self.sizes = sizes
+        self._by_pod: dict[int, PodClass] = {}
+        for place, pod in enumerate(pods):
+            if pod.metadata.owner_references and (sizes.advice_of(pod) or sizes.grown_of(pod)):
+                own = bindings.class_at(place)
+                found = sizes.class_of(pod, own, classes)
+                if found is not own:
+                    self._by_pod[id(pod)] = found
+
+    def of(self, pod: Pod, own: PodClass) -> PodClass:
+        """Return the class with which a pod of the snapshot comes back."""
+        return self._by_pod.get(id(pod), own)
+
+    def ids(self) -> list[int]:
+        """Return the numbers of these classes."""
+        return sorted({cls.id for cls in self._by_pod.values()})
+
+
+def _come_back_the_same(one: ComingClasses | None, other: ComingClasses | None) -> bool:
+    return one is other or (one is not None and other is not None and one.sizes is other.sizes)
 
 
 def _block_the_same(one: Sequence[PodDisruptionBudget], other: Sequence[PodDisruptionBudget]) -> bool:

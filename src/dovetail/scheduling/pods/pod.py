@@ -50,7 +50,7 @@ def is_mirror(pod: Pod) -> bool:
 
 
 def is_reschedulable(pod: Pod) -> bool:
-    """Return whether it needs another place when its node is removed (spec section 4)."""
+    """Return whether it needs another place when its node is removed (docs/rules.md#gates)."""
     if not is_active(pod) and not (is_terminating(pod) and is_owned_by(pod, "StatefulSet")):
         return False
     return not is_daemon(pod) and not is_mirror(pod)

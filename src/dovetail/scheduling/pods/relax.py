@@ -1,4 +1,4 @@
-"""Relaxation: what a pod gives up, step by step, if it finds no place (spec section 6).
+"""Relaxation: what a pod gives up, step by step, if it finds no place (docs/rules.md#scheduling).
 
 Preferences are treated as required first. After each failure one of them goes, in Karpenter's order: the first of
 several required node-affinity terms (they are joined by OR), the heaviest preferred pod affinity, the heaviest

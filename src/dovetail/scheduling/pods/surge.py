@@ -1,4 +1,4 @@
-"""Deployments that are moved by their own rolling update instead of an eviction (spec section 20).
+"""Deployments that are moved by their own rolling update instead of an eviction (docs/rules.md#surge).
 
 A Deployment that carries `dovetail.dev/surge: "true"` and rolls without losing a pod (maxSurge of 1 or more,
 maxUnavailable of 0, after rounding) can be moved although no eviction is allowed. Finds such Deployments and their

@@ -51,10 +51,10 @@ def _problem(entry: SelectorRequirement, key: str, known: frozenset[str]) -> str
     if key == names.CAPACITY_TYPE and entry.operator == "In" and not _CAPACITY_TYPES & set(entry.values):
         return f"asks for a {key} that does not exist"
     if not is_qualified_name(key):
-        return f"names {key!r}, which is no label"
+        return f"names {key!r}, which is not a valid label"
     wrong = next((value for value in entry.values if not is_label_value(value)), None)
     if wrong is not None:
-        return f"asks for {key} = {wrong!r}, which is no value of a label"
+        return f"asks for {key} = {wrong!r}, which is not a valid label value"
     if entry.operator == "In" and not entry.values:
         return f"lists no value for {key}"
     if entry.operator in _BOUNDS and not (len(entry.values) == 1 and entry.values[0].isdigit()):

@@ -21,6 +21,7 @@ from dovetail.model.objects import (
     SelectorRequirement,
     StorageClass,
 )
+from dovetail.model.rules import DOVETAIL_RULES, Rules
 
 _BOUND: Final = "pv.kubernetes.io/bind-completed"
 _IN_TREE: Final = {
@@ -52,9 +53,10 @@ NOTHING: Final = VolumeNeeds()
 class Storage:
     """The claims, volumes and storage classes of a cluster, by name."""
 
-    __slots__ = ("claims", "classes", "limits", "volumes")
+    __slots__ = ("_first_terms", "_leaving_bar", "claims", "classes", "limits", "volumes")
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, rules: Rules = DOVETAIL_RULES) -> None:
+        self._first_terms, self._leaving_bar = not rules.volume_alternatives, rules.leaving_volumes_bar
         self.claims: dict[tuple[str, str], PersistentVolumeClaim] = {
             (c.metadata.namespace, c.metadata.name): c for c in cluster.pvcs
         }
@@ -115,13 +117,16 @@ class Storage:
             volume = self.volumes.get(claim.spec.volume_name)
             if volume is None:
                 return f"its PersistentVolume {claim.spec.volume_name} does not exist"
-            return _volume_alternatives(volume)
+            return self._tried(_volume_alternatives(volume))
         if claim.spec.storage_class_name:
             storage_class = self.classes.get(claim.spec.storage_class_name)
             if storage_class is None:
                 return f"its StorageClass {claim.spec.storage_class_name} does not exist"
-            return _class_alternatives(storage_class)
+            return self._tried(_class_alternatives(storage_class))
         return []
+
+    def _tried(self, terms: list[Requirements]) -> list[Requirements]:
+        return terms[:1] if self._first_terms else terms
 
     def _driver(self, claim: PersistentVolumeClaim) -> str:
         if claim.spec.volume_name:
@@ -143,7 +148,7 @@ class Storage:
             return f"its PersistentVolumeClaim {name} is being deleted"
         if claim.spec.volume_name:
             volume = self.volumes.get(claim.spec.volume_name)
-            if volume is not None and volume.metadata.deletion_timestamp is not None:
+            if self._leaving_bar and volume is not None and volume.metadata.deletion_timestamp is not None:
                 return f"its PersistentVolume {claim.spec.volume_name} is being deleted"
             if _BOUND not in claim.metadata.annotations:
                 return f"its PersistentVolumeClaim {name} names a volume but is not bound to it yet"

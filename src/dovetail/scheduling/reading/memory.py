@@ -8,7 +8,7 @@ import msgspec
 from dovetail.model.catalogue import Catalogue
 from dovetail.scheduling.launch.daemons import Daemons
 from dovetail.scheduling.launch.machines import Machines, Resources
-from dovetail.scheduling.launch.templates import TemplateCache
+from dovetail.scheduling.launch.templates import TemplateCache, UnmetCache
 from dovetail.scheduling.pods.bindings import NodeNames
 from dovetail.scheduling.pods.class_index import IndexCache
 from dovetail.scheduling.pods.classes import Classes
@@ -25,6 +25,7 @@ class SnapshotMemory(msgspec.Struct, frozen=True, eq=False):
     machines: Machines
     names: NodeNames
     template_cache: TemplateCache
+    unmet: UnmetCache
     daemons: Daemons
     sizes: Sizes
     needs: Needs
@@ -49,6 +50,7 @@ def remembered(catalogue: Catalogue, old: SnapshotMemory | None) -> SnapshotMemo
             Machines(catalogue, resources),
             NodeNames(),
             TemplateCache(),
+            UnmetCache(),
             Daemons(),
             Sizes(),
             Needs(),

@@ -289,7 +289,8 @@ def _place_of(rows: NodeRows, row: _Row) -> int:
 
 def _row(found: Pair, settings: Settings, registries: RowRegistries) -> _Row:
     node, claim = found
-    state = state_node(node, claim, soft_closing=settings.rules.steers)
+    rules = settings.rules
+    state = state_node(node, claim, soft_closing=rules.steers, readiness_passes=rules.readiness_taints_pass)
     for name in state.allocatable:
         registries.resources.column_of(name)
     code = registries.names.code(node.metadata.name) if node is not None else 0

@@ -9,12 +9,16 @@ disagree. Sits in decide, beside bounds.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dovetail.decide.gates.price_refusals import Refusal
-from dovetail.decide.refusals.planned_room import PlannedRoom
+import numpy as np
+
+from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.refusal import Refusal
+from dovetail.decide.refusals.needs import Flags, Ints, NeedRows
+from dovetail.decide.refusals.room import ENOUGH, PlannedRoom
 from dovetail.model.cached import cached
 from dovetail.model.objects import Pod
 from dovetail.model.verdicts import Gate
@@ -27,9 +31,9 @@ STARTING: Final = Refusal(
     why="One of its pods would go to a node that is not initialized yet.",
     simulated=False,
 )
-"""In every placement a pod goes to a starting node; which ones is found only for the words (`Unready.destination`)."""
+"""In every placement a pod goes to a starting node; which one is computed for the sentence (`Starting.destination`)."""
 _READY_MAX = 100
-"""Of a pod that so many initialized nodes could take, nothing is certain anyway: no node has so many pods of a kind."""
+"""If so many initialized nodes could take a pod, nothing is certain: no node has so many pods of a kind."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,16 +50,12 @@ class _Takers:
     nodes: frozenset[int]
 
 
-class Unready:
+class Starting:
     """What is certain about the starting nodes of one snapshot; `closed` nodes refuse moved pods."""
 
-    def __init__(self, snapshot: Snapshot, closed: Sequence[int] = (), planned: PlannedRoom | None = None) -> None:
-        self._snapshot = snapshot
-        self._planned = planned or PlannedRoom(snapshot)
-        self._closed = list(closed)
+    def __init__(self, snapshot: Snapshot, closed: Sequence[int], planned: PlannedRoom) -> None:
+        self._snapshot, self._planned, self._closed = snapshot, planned, list(closed)
         self._takers: dict[tuple[int, bool], _Takers | None] = {}
-        self.answers: dict[tuple[PodClass, bool], Hashable] = {}
-        """What the results depend on, for each class of pods that was looked at; equal answers, equal results."""
         self._filled: dict[tuple[int, tuple[int, ...], int], int] = {}
 
     def destination(self, nodes: Collection[int]) -> tuple[Pod, str] | None:
@@ -74,25 +74,39 @@ class Unready:
                     return found
         return None
 
-    def precedes_launches(self, node: int) -> bool:
-        """Return whether a pod of the node goes to a starting node before any of its pods needs a new one.
+    def lands(self, nodes: Sequence[NodeFacts], needs: NeedRows) -> list[bool]:
+        """Return for each node alone whether `destination` finds a pod of it."""
+        if not self.any or not nodes:
+            return [False] * len(nodes)
+        rows = needs.of(nodes, self._snapshot)
+        index = self._snapshot.index
+        places = np.fromiter((index[facts.name] for facts in nodes), dtype=np.int64, count=len(nodes))
+        kinds, counts = needs.kinds(rows)
+        limit, sure = self._limits(needs, kinds)
+        over = counts > limit[kinds]
+        lands: Flags = np.asarray((over & sure[kinds]).any(axis=1))
+        unsure: Flags = (over & ~sure[kinds]).any(axis=1) & ~lands
+        unsure |= (needs.counts[rows] != needs.started[rows]).any(axis=1)
+        takers = {node for found in self._takers.values() if found is not None for node in found.nodes}
+        unsure |= np.isin(places, list(takers))
+        lands[np.isin(places, list(self._planned.nodes))] = False
+        for at in np.flatnonzero(unsure).tolist():
+            lands[at] = self.destination((int(places[at]),)) is not None
+        found: list[bool] = lands.tolist()
+        return found
 
-        Pods of every kind that come before it must have room on a starting node.
+    def _limits(self, needs: NeedRows, kinds: Ints) -> tuple[Ints, Flags]:
+        """Return how many pods of each class initialized nodes take before one has to go to a starting node.
+
+        Also whether that is so for all pods of the class. Both by the number of the class.
         """
-        known, landing = self._takers, None
-        for alike in self._snapshot.movers(node).alike if self.any and node not in self._planned.nodes else ():
-            first = alike[0]
-            if landing is not None and landing < first.key:
-                break
-            takers = known[first.mark] if first.mark in known else self.takers_of(first.cls, exempt=first.exempt)
-            if takers is None or takers.filled is not False:
-                return False
-            taken = takers.fit
-            if node in takers.nodes:
-                taken = sum([count for ready, count in takers.ready if ready != node])
-            if taken < len(alike) and (landing is None or alike[taken].key < landing):
-                landing = alike[taken].key
-        return landing is not None
+        size = int(kinds.max(initial=0)) + 1
+        limit, sure = np.full(size, ENOUGH, dtype=np.int64), np.ones(size, dtype=np.bool_)
+        for number in np.flatnonzero(np.bincount(kinds.ravel())).tolist():
+            takers = self.takers_of(needs.classes[number - 1], exempt=False) if number else None
+            if takers is not None and not takers.filled:
+                limit[number], sure[number] = min(takers.fit, ENOUGH), takers.filled is not None
+        return limit, sure
 
     def _lands_on(self, takers: _Takers, alike: Sequence[Entry], gone: Collection[int]) -> tuple[Pod, str] | None:
         taken, late, filled = takers.fit, takers.late, takers.filled
@@ -111,12 +125,11 @@ class Unready:
         if (cls.id, exempt) in self._takers:
             return self._takers[cls.id, exempt]
         found = self._takers[cls.id, exempt] = self._find(cls, exempt=exempt)
-        self.answers[cls, exempt] = None if found is None else self._answer(found)
         return found
 
     def _find(self, cls: PodClass, *, exempt: bool) -> _Takers | None:
-        variant, room = self._snapshot.frame.first(cls), self._planned.room_before(cls)
-        if not variant.simple or room is None:
+        variant, room = self._snapshot.frame.first(cls), self._planned.room
+        if not variant.simple:
             return None
         first, need = self._snapshot.initialized, cls.info.need
         mask = variant.mask
@@ -138,30 +151,10 @@ class Unready:
         filled = self._are_filled(cls, starting)
         return _Takers(tuple(zip(ready, counts, strict=True)), starting, filled, sum(counts), nodes)
 
-    # ------------------------------------------------------------ what the results depend on
-
     @cached
     def any(self) -> bool:
         """Return whether a node is still starting; if not, there are no results."""
         return self._snapshot.initialized < len(self._snapshot.states)
-
-    @cached
-    def planned(self) -> frozenset[str]:
-        """Return the nodes that pods of leaving nodes are planned for: there are no results about these."""
-        return frozenset(self._snapshot.states[node].name for node in self._planned.nodes)
-
-    def answer(self, cls: PodClass, exempt: bool) -> Hashable:
-        """Return what the results depend on for a class of pods."""
-        if (cls, exempt) not in self.answers:
-            self.takers_of(cls, exempt=exempt)
-        return self.answers[cls, exempt]
-
-    def _answer(self, takers: _Takers) -> Hashable:
-        states = self._snapshot.states
-        ready = tuple([(states[node].name, count) for node, count in takers.ready])
-        late = tuple([states[node].name for node in takers.late])
-        # What holds for some pods of the class only depends on more than this: it is never the same again.
-        return ready, late, object() if takers.filled is None else takers.filled
 
     def _are_filled(self, cls: PodClass, late: tuple[int, ...]) -> bool | None:
         """Return whether earlier harmless pods could fill all these nodes; None: for some pods of the class only."""
@@ -182,7 +175,7 @@ class Unready:
         These are the pods that were waiting before; in the profile karpenter-1.15, also those of leaving nodes.
         """
         leaving = self._planned.unplanned if self._snapshot.settings.rules.others_pods_count else ()
-        return sorted((*self._planned.waiting, *leaving), key=lambda entry: entry.key)
+        return sorted((*self._snapshot.queued, *leaving), key=lambda entry: entry.key)
 
     @cached
     def _taken(self) -> list[dict[int, int]]:

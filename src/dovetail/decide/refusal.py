@@ -1,0 +1,166 @@
+"""Why a command is refused: the gate, its numbers and one sentence.
+
+A round refuses thousands of nodes, and most of the sentences are never read. Refusals that are common therefore store
+the numbers, and write the sentence and the figures when they are read. Decides nothing. Sits in decide, below the
+gates.
+"""
+
+from datetime import datetime
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+
+from dovetail.decide.words import clock, dollars, nanoseconds, two_sums
+from dovetail.model.command import Command
+from dovetail.model.money import Money
+from dovetail.model.verdicts import Figure, Gate
+
+PRICE_GATES: Final = (
+    Gate.PRICE,
+    Gate.SAVINGS_THRESHOLD,
+    Gate.WASTE,
+    Gate.RESTART_PRICE,
+    Gate.SAME_TYPE,
+    Gate.SPOT_TO_SPOT,
+    Gate.SPOT_FLEXIBILITY,
+    Gate.MIN_VALUES,
+    Gate.BALANCED,
+)
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """The gate that refused a command, its numbers and its sentence.
+
+    `simulated`: whether a simulation ran. `due`: when time alone opens the gate, if that is known. `instead`: what
+    would be done now with less than the command would launch; the room for that is there.
+    """
+
+    gate: Gate
+    why: str
+    figures: dict[str, Figure] = msgspec.field(default_factory=dict)
+    savings: Money = 0
+    required: Fraction = Fraction(0)
+    simulated: bool = True
+    due: datetime | None = None
+    instead: Command | None = None
+
+    @property
+    def is_price(self) -> bool:
+        """Return whether the pods would have fitted and only the price gates refused."""
+        return self.gate in PRICE_GATES
+
+
+class TooLittle(Refusal, frozen=True, kw_only=True):
+    """A command saves too little for what it disturbs.
+
+    `cheaper`: how many types would have cost less, if that is known.
+    """
+
+    price: Money
+    replaced: bool
+    cheaper: int | None = None
+
+    @property  # type: ignore[misc] # the fields of other refusals
+    def why(self) -> str:
+        """Return the sentence."""
+        what = "The cheapest replacement saves" if self.replaced else "Even deleting it saves only"
+        saves, asked = two_sums(self.savings, self.required)
+        return f"{what} {saves}/h and disturbing its pods has to save {asked}/h."
+
+    @property  # type: ignore[misc]
+    def figures(self) -> dict[str, Figure]:
+        """Return the numbers."""
+        figures: dict[str, Figure] = {
+            "savingsPerHour": dollars(self.savings, bare=True),
+            "requiredSavingsPerHour": dollars(self.required, bare=True),
+            "price": dollars(self.price, bare=True),
+        }
+        if self.cheaper is not None:
+            figures["cheaperTypes"] = self.cheaper
+        return figures
+
+
+class NotWastedEnough(Refusal, frozen=True, kw_only=True):
+    """A node saves too little to go at once, and has not wasted enough yet to go anyway.
+
+    `at_once`: why it does not go at once. `asked`: the money that it has to waste, as a ratio. `for_jobs`: pods of Jobs
+    run on it, which end by themselves. `restless_until`: until when its pool counts as restless.
+    """
+
+    at_once: Refusal
+    wasted: Money
+    asked: tuple[int, int]
+    pool: str
+    for_jobs: bool
+    restless_until: datetime | None
+
+    @property  # type: ignore[misc] # the fields of other refusals
+    def why(self) -> str:
+        """Return the sentence."""
+        when = "once it could go" if self.due is None else f"at {clock(self.due)}"
+        return (
+            f"It does not go at once ({self._why_not_at_once}); it has wasted {dollars(self.wasted)} so far and goes "
+            f"when {dollars(Fraction(*self.asked))} are wasted, {when}."
+        )
+
+    @property
+    def _why_not_at_once(self) -> str:
+        if self.for_jobs:
+            return "pods of Jobs run on it"
+        why = self.at_once.why.rstrip(".")
+        if self.restless_until is None:
+            return why
+        until = clock(self.restless_until)
+        return f"{why}; half as much again until {until}, as nodes were opened in NodePool {self.pool} lately"
+
+    @property  # type: ignore[misc]
+    def figures(self) -> dict[str, Figure]:
+        """Return the numbers."""
+        return {
+            **self.at_once.figures,
+            "wasted": dollars(self.wasted, bare=True),
+            "asked": dollars(Fraction(*self.asked), bare=True),
+            "at": None if self.due is None else clock(self.due),
+        }
+
+
+class NotWorthRestarts(Refusal, frozen=True, kw_only=True):
+    """What a node's going saves is not expected to last long enough for its restarts (docs/rules.md#one-price).
+
+    `worth`: what the restarts and the launch cost. `duration`: how long such savings last, in nanoseconds; `learned`:
+    whether the pool has shown that. `earning`: a cost command launched the node, and it has not paid for itself yet;
+    then the duration may not be known.
+    """
+
+    pods: int
+    worth: Fraction
+    duration: int | None
+    learned: bool
+    earning: bool
+    for_jobs: bool
+
+    @property  # type: ignore[misc] # the fields of other refusals
+    def why(self) -> str:
+        """Return the sentence."""
+        when = "not yet" if self.due is None else f"not yet, at {clock(self.due)}"
+        if self.earning or self.duration is None:
+            return f"A command that saves money launched it, and it has not earned what that cost: {when}."
+        lasted = "lasted" if self.learned else "are expected to last"
+        jobs = ", and pods of Jobs run on it, which end by themselves" if self.for_jobs else ""
+        restarts = "1 restart is" if self.pods == 1 else f"{self.pods} restarts are"
+        return (
+            f"It saves {dollars(self.savings)}/h; such savings {lasted} {nanoseconds(self.duration)} here; {restarts} "
+            f"worth {dollars(self.worth)}{jobs}: {when}."
+        )
+
+    @property  # type: ignore[misc]
+    def figures(self) -> dict[str, Figure]:
+        """Return the numbers."""
+        return {
+            "savingsPerHour": dollars(self.savings, bare=True),
+            "expectedDuration": None if self.duration is None else nanoseconds(self.duration),
+            "restarts": self.pods,
+            "restartsWorth": dollars(self.worth, bare=True),
+            "at": None if self.due is None else clock(self.due),
+        }
