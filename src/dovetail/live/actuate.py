@@ -20,6 +20,7 @@ from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.objects import CONFLICT_TRIES, Answer
 from dovetail.lifecycle.effects.public_effects import event_ref
 from dovetail.lifecycle.effects.writes import (
+    PDBS,
     PODS_ON,
     Create,
     Delete,
@@ -43,7 +44,7 @@ from dovetail.lifecycle.messages import (
 from dovetail.live.kubernetes.client import JSON, MERGE_PATCH, ApiClient, ApiError
 from dovetail.live.kubernetes.credentials import UnreachableError
 from dovetail.live.kubernetes.resources import BY_KIND, EVENT, Resource
-from dovetail.live.last_look import read_pods_on
+from dovetail.live.last_look import read_pdbs, read_pods_on
 
 __all__ = ["Actuator", "Answer"]
 
@@ -108,6 +109,8 @@ class Actuator:
     async def _read(self, ref: Ref) -> Tree | None:
         if ref.kind == PODS_ON:
             return await read_pods_on(self.client, ref.name)
+        if ref.kind == PDBS:
+            return await read_pdbs(self.client)
         try:
             body = await self.client.request("GET", _RESOURCES[ref.kind].path(ref.name, ref.namespace))
         except ApiError as error:

@@ -1,7 +1,8 @@
-"""The alert gate: a Prometheus query; any sample in its result holds all pools (setting `alertGate`, spec section 17).
+"""The setting `alertGate`: a Prometheus query; any sample in its result holds all pools (docs/rules.md#health).
 
 Queries periodically and sends the result to the engine. Until the first answer everything is held. If Prometheus can't
-be reached, the last answer is kept for two minutes; then `whenUnreachable` applies.
+be reached, the last answer is kept for two minutes; then `whenUnreachable` applies. An answer counts only if all of it
+was read and understood: an error status, a redirect, a packed, broken or endless answer is the same as none.
 """
 
 import asyncio
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 UNREACHABLE_AFTER: Final = 120.0
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=10)
-_ANSWER_MAX: Final = 4 << 20
+_ANSWER_MAX: Final = 8 << 20
+_PLAIN: Final = {"Accept-Encoding": "identity"}  # so that a small answer can't grow in memory
 _LOOK_SECONDS: Final = 5.0
 _SECOND: Final = 1_000_000_000
 NOT_ASKED: Final = "The alert gate has not been answered yet: nothing starts before."
@@ -62,16 +64,14 @@ def read_answer(raw: bytes) -> list[str]:
     try:
         tree = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise AlertError("the answer is no JSON") from None
+        raise AlertError("the answer is not JSON") from None
     if not isinstance(tree, dict) or tree.get("status") != "success" or not isinstance(tree.get("data"), dict):
         said = tree.get("error") if isinstance(tree, dict) else None
         raise AlertError(f"Prometheus refused: {str(said)[:200]}" if said else "the answer is none of Prometheus'")
-    result = tree["data"].get("result")
-    if tree["data"].get("resultType") in ("scalar", "string"):
-        return ["the query"]
-    if not isinstance(result, list):
+    result, kind = tree["data"].get("result"), tree["data"].get("resultType")
+    if not isinstance(result, list) or kind not in ("vector", "matrix", "scalar", "string"):
         raise AlertError("the answer has no result")
-    return sorted(_name(sample) for sample in result)
+    return sorted(_name(sample) for sample in result) if kind in ("vector", "matrix") else ["the query"]
 
 
 def _name(sample: Any) -> str:
@@ -82,25 +82,50 @@ def _name(sample: Any) -> str:
 
 
 async def ask(session: aiohttp.ClientSession, gate: AlertGate) -> list[str]:
-    """Ask the query once."""
+    """Send the query once and return the names of the samples; raise AlertError unless the whole answer was read."""
+    asked = session.get(
+        f"{gate.url}/api/v1/query",
+        params={"query": gate.query},
+        headers=_PLAIN,
+        timeout=_TIMEOUT,
+        allow_redirects=False,
+    )
     try:
-        async with session.get(f"{gate.url}/api/v1/query", params={"query": gate.query}) as response:
-            raw = await response.content.read(_ANSWER_MAX)
-            if response.status != 200 and not raw.startswith(b"{"):
-                raise AlertError(f"status {response.status}")
-            return read_answer(raw)
+        async with asked as response:
+            return await _answer(response)
     except TimeoutError:
         raise AlertError("no answer within 10 s") from None
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise AlertError(str(error)[:200] or type(error).__name__) from None
 
 
+async def _answer(response: aiohttp.ClientResponse) -> list[str]:
+    if 300 <= response.status < 400:
+        raise AlertError(f"status {response.status}: redirects are not followed")
+    packed = response.headers.get("Content-Encoding", "identity")
+    if packed != "identity":
+        raise AlertError(f"the answer is packed ({packed[:20]}), though plain text was asked for")
+    raw = bytearray()
+    async for piece in response.content.iter_any():
+        raw += piece
+        if len(raw) > _ANSWER_MAX:
+            raise AlertError(f"the answer is longer than {_ANSWER_MAX >> 20} MiB")
+    if response.status == 200:
+        return read_answer(bytes(raw))
+    if raw.startswith(b"{"):
+        read_answer(bytes(raw))  # raises with Prometheus' own words
+    raise AlertError(f"status {response.status}")
+
+
 def watch_alerts(state: AlertState | None = None) -> "Callable[[Controller], Awaitable[None]]":
     """Return the background task; it follows changes of the settings."""
 
     async def alert_gate(controller: "Controller") -> None:
-        known, told = state or AlertState(), controller.engine.alert
-        async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
+        known, told = state or AlertState(), ""
+        if controller.engine.settings.alert_gate is not None:
+            told = NOT_ASKED  # the first event of all: no round comes before the gate's first answer
+            await controller.put(AlertChanged(why=told))
+        async with aiohttp.ClientSession() as session:
             while True:
                 gate = controller.engine.settings.alert_gate
                 if gate is None:

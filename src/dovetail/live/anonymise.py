@@ -5,18 +5,27 @@ label keys, label values, uids) are ranked, and each gets the number of its rank
 types, architectures) and plain numbers stay, since rules read them. Free text and command records are dropped.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Final
 
-import yaml
-
+from dovetail.live.anonymous_annotations import annotations
 from dovetail.model import names
+from dovetail.model.labels.clouds import COMPUTE_TYPE, aws_key, is_clouds_own
 from dovetail.model.labels.syntax import WELL_KNOWN
 
 Tree = dict[str, Any]
-_KEPT_DOMAINS: Final = ("kubernetes.io", "k8s.io", "karpenter.sh", "k8s.aws", "dovetail.dev", "azure.com", "gke.io")
+_KEPT_DOMAINS: Final = (
+    "kubernetes.io", "k8s.io", "karpenter.sh", "k8s.aws", "k8s.gcp", "dovetail.dev", "azure.com", "gke.io",
+)  # fmt: skip
+_OF_MACHINES: Final = frozenset(
+    {
+        COMPUTE_TYPE, "topology.k8s.aws/zone-id", "topology.k8s.gcp/zone-id", "cloud.google.com/gke-accelerator",
+        "kubernetes.azure.com/mode",
+    }
+)  # fmt: skip
+"""Labels outside of Karpenter's domains of which catalogues speak, so that their values mean something."""
 _NAME_FIELDS: Final = frozenset(
     {
         "name", "namespace", "nodeName", "claimName", "volumeName", "storageClassName", "priorityClassName",
@@ -26,13 +35,24 @@ _NAME_FIELDS: Final = frozenset(
 _CONTAINERS: Final = frozenset({"containers", "initContainers", "containerStatuses", "initContainerStatuses"})
 _UNNAMED_PARTS: Final = _CONTAINERS | {"volumes", "schedulingGates", "ports", "drivers"}
 _NUMBERED: Final = re.compile(r"[ci][0-9]+")
-_SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+_EVERY_ADDRESS: Final = ("", "0.0.0.0", "::", "127.0.0.1", "::1")  # noqa: S104 - names an address, binds none
+_READ_REASONS: Final = frozenset(
+    {
+        "Unschedulable", "SchedulingGated", "Infeasible", "Deferred", "ProgressDeadlineExceeded", "RuntimeValidation",
+        "Empty", "Expired", "Drifted", "Underutilized", "Unhealthy", "Interrupted", "Terminating", "Initialized",
+        "Launched", "Launching", "LaunchFailed", "Registered", "NodePoolDrifted", "NodeClassDrifted",
+        "RequirementsDrifted", "InstanceTypeNotFound", "KubeletReady", "KubeletNotReady", "NodeStatusUnknown",
+        "AwaitingReconciliation", "InsufficientCapacity", "NodeClassNotReady", "NodeNotFound", "NodeNotReady",
+        "StartupTaintsExist", "KnownEphemeralTaintsExist", "ResourceNotRegistered", "MinimumReplicasAvailable",
+        "NewReplicaSetAvailable",
+    }
+)  # fmt: skip
 _DROPPED: Final = frozenset({"message", "imageID", "generateName", "finalizers"})
 
 
 def anonymise(trees: list[Tree]) -> list[Tree]:
     """Return the same cluster under made-up names."""
-    seen: dict[str, set[str]] = {"name": set(), "key": set(), "value": set(), "uid": set()}
+    seen: dict[str, set[str]] = {sort: set() for sort in ("name", "key", "value", "uid", "address")}
 
     def note(sort: str, text: str) -> str:
         seen[sort].add(text)
@@ -43,6 +63,11 @@ def anonymise(trees: list[Tree]) -> list[Tree]:
         _walk(tree, note)
     made = {sort: _ranked(sort, texts) for sort, texts in seen.items()}
     return [_walk(tree, lambda sort, text: made[sort][text]) for tree in trees]
+
+
+def renamed(tree: Tree, rename: Callable[[str, str], str]) -> Tree:
+    """Return one object with every identifying name replaced: `rename(sort, text)`, a sort as in the module."""
+    return _walk(tree, rename)
 
 
 def _with_named_claims(trees: list[Tree]) -> list[Tree]:
@@ -69,6 +94,10 @@ def _with_named_claims(trees: list[Tree]) -> list[Tree]:
 
 def _ranked(sort: str, texts: Iterable[str]) -> dict[str, str]:
     ordered = sorted(texts)
+    if sort == "address":  # 198.18.0.0/16 is nobody's
+        return {
+            text: f"198.{18 + rank // 65536 % 2}.{rank // 256 % 256}.{rank % 256}" for rank, text in enumerate(ordered)
+        }
     width = len(str(len(ordered)))
     return {text: f"{sort[0]}{rank:0{width}d}" if text else "" for rank, text in enumerate(ordered)}
 
@@ -81,7 +110,11 @@ def _member(key: str, value: Any, rename: Callable[[str, str], str]) -> Any:
     if _is_label_map(key, value):
         return {_label_key(k, rename): _label_value(k, v, rename) for k, v in value.items()}
     if key == "annotations":
-        return {k: _annotation(k, v, rename) for k, v in value.items() if k != names.COMMAND}
+        return annotations(value, rename, partial(_label_key, rename=rename), partial(_label_value, rename=rename))
+    if key == "hostIP":
+        return _host_address(value, rename)
+    if key == "reason":
+        return value if value in _READ_REASONS else "Other"
     if key == "uid":
         return rename("uid", value)
     if key == "topologyKey":
@@ -142,23 +175,15 @@ def _field_requirement(entry: Tree, rename: Callable[[str, str], str]) -> Tree:
     return {**entry, "values": [rename("name", value) for value in entry.get("values") or ()]}
 
 
-def _annotation(key: str, value: str, rename: Callable[[str, str], str]) -> str:
-    """Return an annotation with names replaced: the policy may name labels, a claim's volume its node."""
-    if key == _SELECTED_NODE:
-        return rename("name", value)
-    if key != names.POLICY_ANNOTATION:
-        return value
-    try:
-        tree = yaml.safe_load(value)
-    except yaml.YAMLError:
-        return "unreadable: ["  # as broken as it was, without its text
-    return json.dumps(_walk(tree, rename)) if isinstance(tree, dict) else "unreadable"
+def _host_address(address: str, rename: Callable[[str, str], str]) -> str:
+    """Return a made-up address: only whether two are equal counts, and which mean every address."""
+    return address if address in _EVERY_ADDRESS else rename("address", address)
 
 
 def _label_key(key: str, rename: Callable[[str, str], str]) -> str:
     domain = key.rpartition("/")[0]
     kept = _is_providers(domain) or any(domain == each or domain.endswith("." + each) for each in _KEPT_DOMAINS)
-    known = key in WELL_KNOWN or kept
+    known = key in WELL_KNOWN or kept or is_clouds_own(key)
     return key if known or not key else rename("key", key)
 
 
@@ -171,7 +196,9 @@ def _label_value(key: str, value: str, rename: Callable[[str, str], str]) -> str
     if key in (names.HOSTNAME, names.NODEPOOL):
         return rename("name", value)
     domain = key.rpartition("/")[0]
-    if key in WELL_KNOWN or (_is_providers(domain) and not key.endswith("nodeclass")):
+    if key in WELL_KNOWN or key in _OF_MACHINES or aws_key(key) is not None:
+        return value
+    if _is_providers(domain) and not key.endswith("nodeclass"):
         return value
     if value.lstrip("-").isdigit() or value in ("", "true", "false"):
         return value

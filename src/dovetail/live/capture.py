@@ -1,50 +1,27 @@
-"""Captures what `plan` needs from a live cluster, and no more: an allow-list of fields, decoded and written again.
+"""Captures what `plan` needs from a live cluster, and no more (`recordings.trimmed`), decoded and written again.
 
-The structs of `model.objects` are the allow-list: what they don't name (env, args, commands, images, managed fields,
-the last-applied annotation) is never kept. Only annotations that a rule reads are kept. On request every identifying
-name, namespace and label is replaced with a made-up one (`live.anonymise`).
+On request every identifying name, namespace and label is replaced with a made-up one (`live.anonymise`).
 """
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 import msgspec
 
+from dovetail.api.reading.admitted import Shared, admit
 from dovetail.api.reading.capture_document import capture_document
-from dovetail.api.reading.decode import decode_item
 from dovetail.live.anonymise import anonymise as anonymise_trees
-from dovetail.live.kubernetes.client import ApiClient, ApiError, ListResponse
+from dovetail.live.kubernetes.client import UNREADABLE, ApiClient, ApiError, ListResponse
 from dovetail.live.kubernetes.resources import ALL_RESOURCES, Resource
-from dovetail.model import names
-from dovetail.model.cluster import Cluster, cluster_of
-from dovetail.model.objects import AnyObject, Pod
-from dovetail.scheduling.pods.requests import resized_spec
+from dovetail.model.cluster import CaptureOrigin, Cluster, cluster_of
+from dovetail.model.objects import KINDS, AnyObject
+from dovetail.recordings.trimmed import trimmed
 
-# Annotations that some rule reads; all others may hold anything and are left out.
-_ANNOTATIONS: Final = frozenset(
-    {
-        names.DO_NOT_DISRUPT,
-        names.DISRUPTION_COST,
-        names.POD_DELETION_COST,
-        names.NODEPOOL_HASH,
-        names.NODEPOOL_HASH_VERSION,
-        names.POLICY_ANNOTATION,
-        names.HOLD,
-        names.ALWAYS_DO_NOT_DISRUPT,
-        names.COMMAND,
-        names.PAUSED,
-        names.HALTED,
-        names.RECENT_DISRUPTIONS,
-        names.DISRUPTION_WINDOW,
-        names.SURGE,
-        names.DO_NOT_REPAIR,
-        "storageclass.kubernetes.io/is-default-class",
-        "kubernetes.io/config.mirror",
-        "volume.kubernetes.io/selected-node",
-    }
-)
+_NAMED_MAX: Final = 5
+_VERSIONS: Final = {KINDS[resource.kind]: resource.api_version for resource in ALL_RESOURCES}
 
 
 class CaptureError(Exception):
@@ -66,26 +43,32 @@ async def capture(client: ApiClient, progress: Callable[[str, int], None] | None
     )
     objects: list[AnyObject] = []
     warnings: list[str] = []
-    for result in results:  # all have ended by now: what fails first by the clock decides nothing
-        if isinstance(result, BaseException):
+    listed: list[str] = []
+    for resource, result in zip(ALL_RESOURCES, results, strict=True):
+        if isinstance(result, BaseException):  # all have ended by now: what fails first by the clock decides nothing
             raise result
-        items, warning = result
-        objects.extend(items)
-        if warning:
-            warnings.append(warning)
-    return Captured(cluster_of(objects), warnings)
+        items, said = result
+        if items is not None:
+            objects.extend(items)
+            listed.append(resource.kind)
+        warnings += said
+    cluster = cluster_of(objects)
+    system = next((item.metadata.uid for item in cluster.namespaces if item.metadata.name == "kube-system"), "")
+    origin = CaptureOrigin(name=client.connection.name, uid=system, kinds=tuple(listed))
+    return Captured(replace(cluster, origin=origin), warnings)
 
 
 async def _kind(
     client: ApiClient, resource: Resource, progress: Callable[[str, int], None] | None
-) -> tuple[list[AnyObject], str]:
+) -> tuple[list[AnyObject] | None, list[str]]:
+    """Return the objects of a kind, or None if it can't be listed, and what to say about that."""
     try:
-        items, skipped = await _decoded(client, resource)
+        items, problems = await _decoded(client, resource)
     except ApiError as error:
-        if error.status in (403, 404) and resource.quiet:
-            return [], ""
+        if error.status in (403, 404) and resource.is_silent_at(error.status):
+            return None, []
         if error.status in (403, 404) and not resource.essential:
-            return [], f"{resource.plural} can't be listed: {resource.without}; add {resource.rule('get, list')}"
+            return None, [f"{resource.plural} can't be listed: {resource.without}; add {resource.rule('get, list')}"]
         if error.status == 403:
             raise CaptureError(
                 f"not allowed to list {resource.plural}: add {resource.rule('get, list')} to your role"
@@ -97,34 +80,47 @@ async def _kind(
         raise
     if progress is not None:
         progress(resource.kind, len(items))
-    return items, f"{skipped} {resource.plural} can't be read and are left out" if skipped else ""
+    return items, problems
 
 
-async def _decoded(client: ApiClient, resource: Resource) -> tuple[list[AnyObject], int]:
-    """Return the objects of a kind and how many can't be read, decoded page by page: their JSON is far bigger."""
+async def _decoded(client: ApiClient, resource: Resource) -> tuple[list[AnyObject], list[str]]:
+    """Return the objects of a kind and what is wrong with some, decoded page by page: their JSON is far bigger."""
+    shared = Shared()
+    problems: list[str] = []
 
     def decoded(page: ListResponse) -> list[AnyObject | None]:
-        return [_decode(raw, resource.kind) for raw in page.items]
+        return [_decode(raw, resource.kind, shared, problems) for raw in page.items]
 
     found = await client.list_decoded(resource.path(), decoded)
     items = [item for item in found if item is not None]
-    return items, len(found) - len(items)
+    more = len(problems) - _NAMED_MAX
+    said = [*problems[:_NAMED_MAX], *([f"{more} more {resource.plural} can't be used as they are"] if more > 0 else [])]
+    if skipped := len(found) - len(items):
+        said.append(f"{skipped} {resource.plural} can't be read and are left out")
+    return items, said
 
 
-def _decode(raw: msgspec.Raw, kind: str) -> AnyObject | None:
+def _decode(raw: msgspec.Raw, kind: str, shared: Shared, problems: list[str]) -> AnyObject | None:
     try:
-        return decode_item(raw, kind)
-    except msgspec.DecodeError:
+        item, wrong = admit(raw, kind, shared)
+    except UNREADABLE:
         return None
+    if wrong:
+        name = "/".join(part for part in (item.metadata.namespace, item.metadata.name) if part)
+        problems.append(f"{kind} {name} can't be used as it is: {'; '.join(wrong)}")
+    return item
 
 
 def dump(cluster: Cluster, *, anonymise: bool = False) -> bytes:
     """Return the cluster as one kubectl-like List in JSON."""
-    trees = [_tree(item) for item in _objects(cluster)]
+    trees = [{**trimmed(item), "apiVersion": _VERSIONS[type(item)]} for item in _objects(cluster)]
+    origin = cluster.origin
     if anonymise:
         trees = anonymise_trees(trees)
+        digest = hashlib.sha256(origin.uid.encode()).hexdigest()[:32] if origin.uid else ""
+        origin = replace(origin, name="", uid=digest)  # the same cluster is still known as the same
     if cluster.captured_at is not None:
-        trees.insert(0, capture_document(cluster.captured_at))
+        trees.insert(0, capture_document(cluster.captured_at, origin))
     return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": trees})
 
 
@@ -149,71 +145,6 @@ def _objects(cluster: Cluster) -> Iterable[AnyObject]:
         cluster.pod_templates,
         cluster.capacity_buffers,
         cluster.node_overlays,
+        cluster.vpas,
     ):
         yield from column
-
-
-_VERSIONS: Final = {resource.kind: resource.api_version for resource in ALL_RESOURCES}
-
-
-def _tree(item: AnyObject) -> dict[str, Any]:
-    if isinstance(item, Pod) and resized_spec(item) is item.spec:
-        # Its kubelet says nothing new of its containers, as nearly always.
-        status = msgspec.structs.replace(item.status, container_statuses=(), init_container_statuses=())
-        item = msgspec.structs.replace(item, status=status)
-    tree: dict[str, Any] = msgspec.to_builtins(item)
-    tree["apiVersion"] = _VERSIONS[tree["kind"]]
-    _cut(tree)
-    return tree
-
-
-_IN_TREE_VOLUMES: Final = ("awsElasticBlockStore", "gcePersistentDisk", "azureDisk", "local", "hostPath")
-
-
-def _cut(tree: Any) -> None:
-    """Remove annotations that no rule reads, messages and container names, everywhere in the object."""
-    if isinstance(tree, dict):
-        _cut_annotations(tree)
-        for key in ("message", "generateName", "finalizers", "imageID"):
-            if key in tree:
-                del tree[key]
-        for key in _IN_TREE_VOLUMES:
-            if tree.get(key) is not None:
-                tree[key] = {}  # that it is one is all that counts
-        _cut_container_names(tree)
-        for value in tree.values():
-            _cut(value)
-    elif isinstance(tree, list | tuple):
-        for value in tree:
-            _cut(value)
-
-
-def _cut_container_names(tree: dict[str, Any]) -> None:
-    """Drop the names of containers and claims; number containers whose statuses are kept, which are found by name."""
-    spec, status = tree.get("spec"), tree.get("status")
-    if not isinstance(spec, dict) or "containers" not in spec:
-        return
-    reported = isinstance(status, dict) and ("containerStatuses" in status or "initContainerStatuses" in status)
-    for claim in spec.get("resourceClaims", ()):
-        claim.pop("name", None)
-    known: dict[str, str] = {}
-    for key, letter in (("containers", "c"), ("initContainers", "i")):
-        for number, container in enumerate(spec.get(key, ())):
-            name = container.pop("name", "")
-            if reported:
-                known[name] = container["name"] = f"{letter}{number}"
-            for claim in container.get("resources", {}).get("claims", ()):
-                claim.pop("name", None)
-    for key in ("containerStatuses", "initContainerStatuses"):
-        for entry in status.get(key, ()) if isinstance(status, dict) else ():
-            entry["name"] = known.get(entry.get("name", ""), "")
-
-
-def _cut_annotations(tree: dict[str, Any]) -> None:
-    annotations = tree.get("annotations")
-    if isinstance(annotations, dict):
-        kept = {key: value for key, value in annotations.items() if key in _ANNOTATIONS}
-        if kept:
-            tree["annotations"] = kept
-        else:
-            del tree["annotations"]

@@ -1,8 +1,8 @@
 """`dovetail hold` and `dovetail release`: protect a pool's nodes from Karpenter's own disruption, or release them.
 
 Needs no running controller, and removes what an uninstalled controller has left: holds, and with `--all` also its
-taints and records. What a person put on a node is never touched: `dovetail.dev/hold` marks Dovetail's own (spec section
-10).
+taints and records. What a person put on a node is never touched: `dovetail.dev/hold` marks Dovetail's own
+(docs/rules.md#karpenter).
 """
 
 from collections.abc import Callable, Sequence
@@ -11,7 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
+from dovetail.api.rolling import MARKS
 from dovetail.lifecycle.conditions import POLICY_READABLE
+from dovetail.lifecycle.effects.claim_effects import unasked_patch
 from dovetail.lifecycle.effects.node_effects import hold_patch, open_patch, release_patch
 from dovetail.lifecycle.effects.pod_effects import unmark_patch
 from dovetail.live.kubernetes.client import MERGE_PATCH, ApiClient, ApiError
@@ -21,6 +23,7 @@ from dovetail.model.policies.managed import is_labelled
 
 Tree = dict[str, Any]
 # A NodeClaim's annotations are copied to its Node when that registers: nodes are processed after claims.
+_CONDITIONS: Final = (POLICY_READABLE, names.ROLLOUT_COMPLETE)
 _CLAIMS_FIRST: Final = (BY_KIND["NodeClaim"], BY_KIND["Node"])
 
 
@@ -64,17 +67,18 @@ async def release(client: ApiClient, pools: Sequence[str] | None) -> HoldTally:
             change = _release_and_open if pools is not None else leave_nothing
             await apply_change(client, resource, item, change, tally)
     await _take_marks_back(client, pools, tally)
-    if pools is None:
-        for item in await listed_items(client, BY_KIND["NodePool"]):
-            if without_notes(item) is not None:
-                await apply_change(client, BY_KIND["NodePool"], item, without_notes, tally)
+    for item in await listed_items(client, BY_KIND["NodePool"]):
+        if pools is None or item["metadata"]["name"] in pools:
+            notes = without_notes if pools is None else without_roll
+            if notes(item) is not None:
+                await apply_change(client, BY_KIND["NodePool"], item, notes, tally)
             if without_condition(item) is not None:
                 await apply_change(client, BY_KIND["NodePool"], item, without_condition, tally, subresource="status")
     return tally
 
 
 async def _take_marks_back(client: ApiClient, pools: Sequence[str] | None, tally: HoldTally) -> None:
-    """Remove the marks of steering from pods: those on the pools' nodes, or all (spec section 23)."""
+    """Remove the marks of steering from pods: those on the pools' nodes, or all (docs/rules.md#steering)."""
     ours: dict[str, None] | None = None
     if pools is not None:
         nodes = await listed_items(client, BY_KIND["Node"])
@@ -85,44 +89,56 @@ async def _take_marks_back(client: ApiClient, pools: Sequence[str] | None, tally
 
 
 def _release_and_open(item: Tree) -> Tree | None:
-    """Remove the hold, and from a Node also the soft taint of steering."""
-    tree = release_patch(item) or {}
+    """Remove the hold and a request to replace the node, and from a Node also the soft taint of steering."""
+    patches = release_patch(item), unasked_patch(item)
+    annotations = {name: None for patch in patches if patch for name in patch["metadata"]["annotations"]}
+    tree: Tree = {"metadata": {"annotations": annotations}} if annotations else {}
     opened = open_patch(item) if item.get("kind") == "Node" else None
     return {**tree, **(opened or {})} or None
 
 
 def without_notes(pool: Tree) -> Tree | None:
-    """Return the patch that removes Dovetail's history and halts from a NodePool; a pause is a person's and stays."""
+    """Return the patch that removes Dovetail's history, halts and rolls from a NodePool; a person's pause stays."""
+    return _without(pool, (names.RECENT_DISRUPTIONS, names.HALTED, *MARKS))
+
+
+def without_roll(pool: Tree) -> Tree | None:
+    """Return the patch that removes a roll from a NodePool: what Dovetail keeps of it, and the request for it."""
+    return _without(pool, MARKS)
+
+
+def _without(pool: Tree, marks: Sequence[str]) -> Tree | None:
     annotations = pool["metadata"].get("annotations") or {}
-    ours = [name for name in (names.RECENT_DISRUPTIONS, names.HALTED) if name in annotations]
+    ours = [name for name in marks if name in annotations]
     return {"metadata": {"annotations": dict.fromkeys(ours, None)}} if ours else None
 
 
 def without_condition(pool: Tree) -> Tree | None:
-    """Remove Dovetail's condition from a NodePool's status."""
+    """Remove Dovetail's conditions from a NodePool's status."""
     conditions = (pool.get("status") or {}).get("conditions") or []
-    kept = [entry for entry in conditions if entry.get("type") != POLICY_READABLE]
+    kept = [entry for entry in conditions if entry.get("type") not in _CONDITIONS]
     return None if len(kept) == len(conditions) else {"status": {"conditions": kept}}
 
 
 def leave_nothing(item: Tree) -> Tree | None:
-    """Remove everything of Dovetail from an object: hold, record, and the taint that came with the record."""
+    """Remove everything of Dovetail from an object: hold, request, record, and the taint that came with the record."""
     annotations = item["metadata"].get("annotations") or {}
     patch: Tree = {}
     if names.HOLD in annotations:
         patch[names.HOLD] = None
         patch[names.DO_NOT_DISRUPT] = None
-    if names.COMMAND in annotations:
-        patch[names.COMMAND] = None
+    for ours in (names.COMMAND, names.ROLL):
+        if ours in annotations:
+            patch[ours] = None
     tree: Tree = {"metadata": {"annotations": patch}} if patch else {}
     taints = (item.get("spec") or {}).get("taints") or []
-    ours = [taint for taint in taints if _is_ours(taint)]
+    left = [taint for taint in taints if _is_ours(taint)]
     if item.get("kind") == "Node" and any(taint.get("key") == names.CLOSING_TAINT for taint in taints):
         taints = [taint for taint in taints if taint.get("key") != names.CLOSING_TAINT]
         tree.setdefault("metadata", {})
         tree["spec"] = {"taints": taints or None}
     # Also without a record, in case a person removed only the record; on nodes of pools nothing else uses this taint.
-    if item.get("kind") == "Node" and ours and (names.COMMAND in annotations or _pool(item)):
+    if item.get("kind") == "Node" and left and (names.COMMAND in annotations or _pool(item)):
         tree.setdefault("metadata", {})
         tree["spec"] = {"taints": [taint for taint in taints if not _is_ours(taint)] or None}
     return tree or None

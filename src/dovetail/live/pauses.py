@@ -1,6 +1,7 @@
 """`dovetail pause` and `dovetail resume`: set and remove the annotations on NodePools that stop new commands.
 
-Spec section 16. Needs no running controller. Resuming also ends a halt that a pool placed on itself (section 17).
+See docs/rules.md#pause. Needs no running controller. Resuming also ends a halt that a pool placed on itself
+(docs/rules.md#health).
 """
 
 from collections.abc import Sequence

@@ -17,6 +17,7 @@ from math import inf
 from secrets import token_bytes
 from typing import Final
 
+from dovetail.api.reading.admitted import Shared
 from dovetail.decide.outcome import RoundResult
 from dovetail.lifecycle.commands.seal import Seal, admit
 from dovetail.lifecycle.engine import Engine
@@ -39,12 +40,16 @@ from dovetail.live.clocks import WallSteps
 from dovetail.live.dispatch import Dispatcher
 from dovetail.live.kubernetes.client import ApiClient
 from dovetail.live.kubernetes.lease import LeaderElection
-from dovetail.live.kubernetes.resources import ALL_RESOURCES, Resource, as_asked, plural_in
+from dovetail.live.kubernetes.resources import ALL_RESOURCES, LEASE, Resource, as_asked, plural_in
 from dovetail.live.kubernetes.watch import Informer
+from dovetail.live.observability.held_back_meter import HeldBackMeter
 from dovetail.live.observability.lag import watch_lag
 from dovetail.live.observability.logs import Log
 from dovetail.live.observability.metrics import Metrics
-from dovetail.live.observability.telemetry import CONSOLIDATION_TYPE, Telemetry
+from dovetail.live.observability.outages import Outages
+from dovetail.live.observability.repeats import Repeats
+from dovetail.live.observability.telemetry import CONSOLIDATION_TYPE, PHASES_SHOWN, Telemetry
+from dovetail.live.publish import StatePublisher
 from dovetail.live.tasks import Tasks
 from dovetail.model import names
 from dovetail.model.command import REASON_OF, Method
@@ -99,9 +104,15 @@ class Controller:
     _left: list[Event] = field(default_factory=list)
     _dispatcher: Dispatcher = field(init=False)
     _wall_steps: WallSteps = field(default_factory=WallSteps)
+    _publisher: StatePublisher = field(init=False)
+    _outages: Outages = field(init=False)
+    _held_back: HeldBackMeter = field(init=False)
+    _malformed: Repeats = field(default_factory=Repeats)
 
     def __post_init__(self) -> None:
         self._queue = asyncio.Queue(maxsize=_QUEUE_MAX)
+        self._outages = Outages(self.log)
+        self._held_back = HeldBackMeter(gauge=self.metrics.held_back)
         actuator = Actuator(
             client=self.client,
             identity=self.identity,
@@ -118,6 +129,12 @@ class Controller:
             metrics=self.metrics,
             spawn=lambda work, name: self._tasks.spawn(work, name),
             answer=self.put,
+        )
+        self._publisher = StatePublisher(
+            client=self.client,
+            namespace=self.lease_namespace,
+            fence=lambda: self.may_act,
+            warn=lambda message: self.log.warning(message),
         )
         self._beat = self._round_ended = time.monotonic()
         if self.telemetry is None:
@@ -139,14 +156,18 @@ class Controller:
         for work in self.background_tasks:
             self._tasks.spawn(_awaited(work(self)), getattr(work, "__name__", "background task"))
         await asyncio.sleep(0)  # they listen before the first event comes
+        shared = Shared()
         self._informers = [
             Informer(
                 client=self.client,
                 resource=resource,
                 deliver=self._observed,
                 note=self._note,
+                failed=self._outages.failed,
+                works=self._outages.works,
                 listed=lambda kind: self.metrics.relists.labels(kind).inc(),
                 unread=lambda kind: self.metrics.unread.labels(kind).inc(),
+                shared=shared,
                 quiet_seconds=lambda: self.engine.settings.view_age_maximum / _SECOND / _QUIET_SHARE,
             )
             for resource in as_asked(self.resources, self.engine.settings.karpenter)
@@ -174,15 +195,21 @@ class Controller:
 
     def _show(self) -> None:
         """Connect the metrics that are read from the controller on demand."""
+        self.metrics.rounds.engine = self.engine
         self.metrics.observe.set(1 if self.engine.observe else 0)
         self.metrics.evaluation_age.set_function(lambda: time.monotonic() - self._round_ended)
         self.metrics.lease_age.set_function(lambda: inf if self._election is None else self._election.age)
         self.metrics.leader.set_function(lambda: 1.0 if self.may_act else 0.0)
+        for phase in PHASES_SHOWN:
+            self.metrics.phase_age.labels(phase.value).set_function(partial(self.engine.phase_age, phase))
         self.metrics.synced.set_function(lambda: 0.0 if self.why_unready() else 1.0)
 
         def malformed(path: str, why: str) -> None:
-            self.metrics.malformed.labels(plural_in(path)).inc()
-            self.log.warning("an answer can't be read", path=path, why=why)
+            kind = plural_in(path)
+            self.metrics.malformed.labels(kind).inc()
+            left_out = self._malformed.let_through(kind)
+            if left_out is not None:
+                self.log.warning("an answer can't be read", path=path, why=why, left_out=left_out)
 
         self.client.on_malformed = malformed
 
@@ -195,7 +222,9 @@ class Controller:
             identity=self.identity,
             gained=self._gained,
             lost=self._lost,
-            note=lambda message: self.log.warning(message, lease=f"{self.lease_namespace}/{self.lease_name}"),
+            note=lambda message: self._outages.failed(LEASE.kind, message),
+            works=lambda: self._outages.works(LEASE.kind),
+            waits=lambda message: self.log.info(message, lease=f"{self.lease_namespace}/{self.lease_name}"),
             lease_duration=settings.lease_duration / _SECOND,
             renew_deadline=settings.renew_deadline / _SECOND,
             retry_period=settings.retry_period / _SECOND,
@@ -230,13 +259,17 @@ class Controller:
         limit = self.engine.settings.view_age_maximum / _SECOND
         return tuple(each.resource.kind for each in self._informers if not each.is_missing and each.age > limit)
 
+    def missing_kinds(self) -> tuple[str, ...]:
+        """Return the kinds that this process may not read."""
+        return tuple(each.resource.kind for each in self._informers if each.is_missing)
+
     def why_unready(self) -> str:
         """Return why no decision can be made now; empty if it can."""
         unseen = [each.resource.kind for each in self._informers if not each.synced.is_set()]
         if unseen or not self._informers:
             return f"not in sync yet: {', '.join(unseen)}" if unseen else "not started yet"
-        blind = self.blind_kinds()
-        return f"nothing was heard for too long of: {', '.join(blind)}" if blind else ""
+        blind, limit = self.blind_kinds(), self.engine.settings.view_age_maximum / _SECOND
+        return f"no update for {', '.join(blind)} for over {limit:.0f} s" if blind else ""
 
     def why_dead(self) -> str:
         """Return why this process should be restarted; empty if it is healthy."""
@@ -323,7 +356,8 @@ class Controller:
             batch[:0] = self._wall_steps.until(now)
             steps = await asyncio.to_thread(self._digest, batch, now)
             self._left = batch[len(steps) :]
-            self._after(began)
+            if self._after(began):
+                self._publish()
             if any(isinstance(event, Synced) for event, _ in steps):
                 self._say_what_is_managed()
                 gc.freeze()  # the current objects live long: exclude them from full collections
@@ -332,6 +366,8 @@ class Controller:
                     self.journal(now, event, instructions)
                 for instruction in instructions:
                     self._dispatch(instruction)
+            if self._held_back.is_due(self.engine):
+                await asyncio.to_thread(self._held_back.step, self.engine)
 
     async def _next_batch(self) -> list[Event]:
         """Return all queued events; a clock tick if none comes until the engine's next wake-up or poll."""
@@ -373,18 +409,26 @@ class Controller:
                 break
         return steps
 
-    def _after(self, began: float) -> None:
+    def _publish(self) -> None:
+        """Write what the engine knows and no object says, if that is due; between two batches, as the engine rests."""
+        text = self._publisher.due(self.engine)
+        if text is not None:
+            self._tasks.spawn(self._publisher.write(text), "publish")
+
+    def _after(self, began: float) -> bool:
+        """Count what a batch took; return whether a round was due in it."""
         now = time.monotonic()
         self._beat = now
         rounds = (self.engine.rounds, self.engine.rounds_skipped)
         if rounds == self._rounds_seen:
-            return
+            return False
         worked_out = rounds[0] != self._rounds_seen[0]
         self._rounds_seen, self._round_ended = rounds, now
         if worked_out:
             self._count_round(now - began)
             if now - began >= 1:
                 self._left.insert(0, RoundTook(nanoseconds=round((now - began) * _SECOND)))
+        return True
 
     def _count_round(self, seconds: float) -> None:
         """Count what a round took and found, under Karpenter's labels."""

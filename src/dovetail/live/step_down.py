@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 
 from dovetail.live.kubernetes.client import MERGE_PATCH, ApiClient, ApiError
+from dovetail.live.kubernetes.lease import RELEASE_IDENTITY
 from dovetail.live.kubernetes.resources import LEASE
 
-IDENTITY: Final = "dovetail-release"
 _HELD_SECONDS: Final = 3600
 _TRIES: Final = 20
 _STEP_DOWN_SECONDS: Final = 30.0
@@ -37,12 +37,17 @@ async def stop_controllers(
             lease = msgspec.json.decode(await client.request("GET", path))
         except ApiError as error:
             if error.status == 404:
-                return ""  # without a Lease nobody leads, and nobody who may not create one ever will
+                return ""  # without a Lease nobody leads
             raise
         held = lease.get("spec") or {}
         holder = str(held.get("holderIdentity") or "")
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        spec = {"holderIdentity": IDENTITY, "leaseDurationSeconds": _HELD_SECONDS, "renewTime": now, "acquireTime": now}
+        spec = {
+            "holderIdentity": RELEASE_IDENTITY,
+            "leaseDurationSeconds": _HELD_SECONDS,
+            "renewTime": now,
+            "acquireTime": now,
+        }
         patch = {"metadata": {"resourceVersion": lease["metadata"]["resourceVersion"]}, "spec": spec}
         try:
             await client.request("PATCH", path, body=msgspec.json.encode(patch), content_type=MERGE_PATCH)
@@ -51,7 +56,7 @@ async def stop_controllers(
                 raise
             await pause(client.backoff(1, 0.5))  # its holder renewed in between
             continue
-        if holder and holder != IDENTITY:
+        if holder and holder != RELEASE_IDENTITY:
             lasts = held.get("leaseDurationSeconds")
             await pause(float(lasts) if isinstance(lasts, int) and 0 < lasts <= _HELD_SECONDS else _STEP_DOWN_SECONDS)
         return holder

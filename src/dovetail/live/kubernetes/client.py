@@ -11,6 +11,8 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from types import SimpleNamespace, TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -25,6 +27,8 @@ from dovetail.report.words import safe
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
 PAGE_SIZE: Final = 500
+_FIRST_PAGE_SIZE: Final = 50  # until it is known how large the objects are: a pod may have more than a megabyte
+_PAGE_BYTES: Final = 32 << 20  # what a page of the usual size may take
 _TIMEOUT_SECONDS: Final = 60.0
 _TRIES: Final = 5
 _AWAY: Final = (500, 502, 503, 504)
@@ -115,6 +119,7 @@ class ApiClient:
         self._session: aiohttp.ClientSession | None = None
         self._sockets = Sockets()
         self.on_malformed: Callable[[str, str], None] = lambda path, why: None
+        self.server_time: datetime | None = None  # of the last answer, by the server's clock; None: it had no date
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(
@@ -205,12 +210,17 @@ class ApiClient:
 
         The next page is requested before this one is yielded: the server builds it while the caller reads.
         """
-        coming: asyncio.Task[_Page] | None = asyncio.create_task(self._page(path, params or {}, ""))
+        size = _FIRST_PAGE_SIZE
+        coming: asyncio.Task[_Page] | None = asyncio.create_task(self._page(path, params or {}, "", size))
         try:
             while coming is not None:
                 page = await coming
                 token = page.metadata.continue_
-                coming = asyncio.create_task(self._page(path, params or {}, token)) if token else None
+                if size == _FIRST_PAGE_SIZE and token and _has_small_objects(page):
+                    size = PAGE_SIZE  # and start over: all pages of a list must have the same limit
+                    coming = asyncio.create_task(self._page(path, params or {}, "", size))
+                    continue
+                coming = asyncio.create_task(self._page(path, params or {}, token, size)) if token else None
                 await asyncio.sleep(0)  # lets it go out: the caller may not let go of the loop until it is through
                 yield ListResponse(items=tuple(page.items or ()), resource_version=page.metadata.resource_version)
         finally:
@@ -219,8 +229,8 @@ class ApiClient:
                 with contextlib.suppress(asyncio.CancelledError, ApiError, UnreachableError):
                     await coming
 
-    async def _page(self, path: str, params: Mapping[str, str], token: str) -> _Page:
-        query = {"limit": str(PAGE_SIZE), **params, **({"continue": token} if token else {})}
+    async def _page(self, path: str, params: Mapping[str, str], token: str, size: int) -> _Page:
+        query = {"limit": str(size), **params, **({"continue": token} if token else {})}
         answer = await self.request("GET", path, params=query)
         try:
             return msgspec.json.decode(answer, type=_Page)
@@ -304,8 +314,11 @@ class ApiClient:
         try:
             asked = self._ask(request, token)
             async with asked as answer:
+                self.server_time = _date(answer.headers.get("Date", ""))
                 await self._raise_for(answer, token)
                 return await answer.read()
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise _distrusted(error) from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise UnreachableError(_reason(error)) from None
 
@@ -354,6 +367,13 @@ class ApiClient:
         return self._session
 
 
+def _has_small_objects(page: _Page) -> bool:
+    """Return whether a full page of the usual size would not be too large."""
+    items = page.items or ()
+    taken = sum(memoryview(item).nbytes for item in items)
+    return len(items) == _FIRST_PAGE_SIZE and taken * (PAGE_SIZE // _FIRST_PAGE_SIZE) <= _PAGE_BYTES
+
+
 def _fencing() -> aiohttp.TraceConfig:
     """Build the hook that checks a request's fence at the last moment, when the headers are about to be sent."""
 
@@ -365,6 +385,19 @@ def _fencing() -> aiohttp.TraceConfig:
     config.on_request_start.append(ask)
     config.on_request_headers_sent.append(ask)
     return config
+
+
+def _date(header: str) -> datetime | None:
+    """Read the Date of an answer; None if it has none, or none that can be read."""
+    try:
+        return parsedate_to_datetime(header).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _distrusted(error: aiohttp.ClientConnectorCertificateError) -> CredentialsError:
+    why = _reason(error)
+    return CredentialsError(f"the API server's certificate is not trusted ({why}); check the kubeconfig's authority")
 
 
 def _reason(error: BaseException) -> str:

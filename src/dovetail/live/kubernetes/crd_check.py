@@ -9,11 +9,12 @@ from typing import Any, Final
 
 import msgspec
 
+from dovetail.api.policy_fields import BUDGET_FIELDS, FIELDS
 from dovetail.live.kubernetes.client import UNREADABLE, ApiClient, ApiError
 from dovetail.live.kubernetes.resources import CRD
 
-_OURS: Final = ("consolidationGracePeriod", "consolidationSavingsThreshold", "disruptionPrice", "expireAfter")
-_OURS_OF_A_BUDGET: Final = ("topologyKey", "sequential")
+_OURS: Final = tuple(field.name for field in FIELDS if not field.karpenters)
+_OURS_OF_A_BUDGET: Final = ("topologyKey", "sequential", *(part.name for part in BUDGET_FIELDS))
 NAME: Final = "nodepools.karpenter.sh"
 
 

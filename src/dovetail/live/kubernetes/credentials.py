@@ -27,6 +27,7 @@ _EXEC_TIMEOUT_SECONDS: Final = 60.0
 _RENEW_AT_MOST_EVERY: Final = 5.0
 _RENEW_BEFORE_END: Final = 60.0
 _WORDS_MAX: Final = 4
+_LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz"
 
 
 class UnreachableError(Exception):
@@ -109,7 +110,7 @@ class TokenSource:
         except OSError as error:
             token, problem = "", error.strerror or "unreadable"
         except UnicodeDecodeError:
-            token, problem = "", "it is no text"
+            token, problem = "", "it is not text"
         if problem and not self._token and not self.fixed:
             raise CredentialsError(f"the token file {file} can't be read ({problem})")
         self._token = (self._token or self.fixed) if problem else token
@@ -166,7 +167,7 @@ def _merge(paths: list[Path]) -> dict[str, Any]:
         for section, inner in (("clusters", "cluster"), ("users", "user"), ("contexts", "context")):
             for entry in tree.get(section) or []:
                 if not isinstance(entry, dict) or not isinstance(entry.get(inner) or {}, dict):
-                    raise CredentialsError(f"the kubeconfig {path} has an entry under {section} that is no map")
+                    raise CredentialsError(f"the kubeconfig {path} has an entry under {section} that is not a map")
                 body = {**(entry.get(inner) or {}), "_folder": path.parent}
                 merged[section].setdefault(entry.get("name", ""), body)
         merged["current-context"] = merged["current-context"] or tree.get("current-context") or ""
@@ -206,9 +207,28 @@ def _from_kubeconfig(config: dict[str, Any], wanted: str | None) -> Connection:
 
 
 def _impersonation(user: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    headers = [("Impersonate-User", str(user["as"]))] if user.get("as") else []
-    headers += [("Impersonate-Group", str(group)) for group in user.get("as-groups") or []]
+    """Return the headers that act as somebody else: user, uid, groups and extra fields, as kubectl sends them."""
+    somebody, uid = user.get("as"), user.get("as-uid")
+    groups, extra = user.get("as-groups") or [], user.get("as-user-extra") or {}
+    if not somebody:
+        if uid or groups or extra:
+            raise CredentialsError("the kubeconfig has as-uid, as-groups or as-user-extra without as: add the user")
+        return ()
+    lists = [groups, *(extra.values() if isinstance(extra, dict) else [None])]
+    if not all(isinstance(entry, list) for entry in lists):
+        raise CredentialsError("as-groups must be a list and as-user-extra a map of lists in the kubeconfig")
+    headers = [("Impersonate-User", str(somebody)), *([("Impersonate-Uid", str(uid))] if uid else [])]
+    headers += [("Impersonate-Group", str(group)) for group in groups]
+    headers += [(f"Impersonate-Extra-{_header_name(key)}", str(text)) for key in extra for text in extra[key]]
+    if any(not text.isprintable() for _, text in headers):
+        raise CredentialsError("a name to impersonate in the kubeconfig has characters that no header can have")
     return tuple(headers)
+
+
+def _header_name(key: object) -> str:
+    """Return a key of an extra field as it may stand in a header's name: all else percent-encoded, as kubectl does."""
+    legal = frozenset(b"!#$&'*+-.^_`|~" + b"0123456789" + _LETTERS + _LETTERS.upper())
+    return "".join(chr(byte) if byte in legal else f"%{byte:02X}" for byte in str(key).encode())
 
 
 def _in_cluster() -> Connection:

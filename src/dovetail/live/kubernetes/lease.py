@@ -23,6 +23,11 @@ from dovetail.live.kubernetes.resources import LEASE
 
 _RELEASE_SECONDS: Final = 5.0
 _ALIVE_SECONDS: Final = 60.0
+_SURE_SECONDS: Final = 30.0  # a server that has just started refuses what it will allow once it has loaded its roles
+RELEASE_IDENTITY: Final = "dovetail-release"
+"""Who holds the Lease after `dovetail release --stop-controller` (`live.step_down`)."""
+_GONE_SECONDS: Final = 60.0
+"""How long a process waits that saw the Lease vanish after such a release: an uninstall is about to end it."""
 
 
 class _LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -43,7 +48,10 @@ class _Lease(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(slots=True, kw_only=True)
 class LeaderElection:
-    """Runs for one Lease until cancelled; calls `gained` and `lost` as leadership comes and goes."""
+    """Runs for one Lease until cancelled; calls `gained` and `lost` as leadership comes and goes.
+
+    `note` gets failures, once each; `works` is called when the Lease is answered again, `waits` with who holds it.
+    """
 
     client: ApiClient
     namespace: str
@@ -52,6 +60,8 @@ class LeaderElection:
     gained: Callable[[], Awaitable[None]]
     lost: Callable[[], Awaitable[None]]
     note: Callable[[str], None] = lambda message: None
+    works: Callable[[], None] = lambda: None
+    waits: Callable[[str], None] = lambda message: None
     lease_duration: float = 30.0
     renew_deadline: float = 20.0
     retry_period: float = 2.0
@@ -62,6 +72,9 @@ class LeaderElection:
     _beat: float = field(default_factory=clocks.steady)
     _version: str = ""
     _noted: str = ""
+    _refused_at: float | None = None
+    _answered_once: bool = False
+    _gone_at: float | None = None
 
     @property
     def may_act(self) -> bool:
@@ -107,7 +120,7 @@ class LeaderElection:
             patience = min(max(self.renew_deadline - self.age, 0.1), self.renew_deadline / 2)
         try:
             async with asyncio.timeout(patience):
-                return await self._acquire_or_renew()
+                held = await self._acquire_or_renew()
         except (UnreachableError, TimeoutError) as error:
             self._version = ""
             self._warn(f"the Lease can't be renewed ({str(error) or 'no answer in time'}); trying again")
@@ -115,7 +128,7 @@ class LeaderElection:
         except ApiError as error:
             self._version = ""
             # A conflict means that another candidate wrote between the read and the write: read again next time.
-            if error.status == 403:
+            if error.status == 403 and self._is_sure():
                 rule = LEASE.rule("get, create, patch")
                 self._warn(
                     f"not allowed to use Leases in namespace {self.namespace}: add {rule} to Dovetail's role there"
@@ -123,6 +136,15 @@ class LeaderElection:
             elif error.status != 409:
                 self._warn(f"the Lease can't be renewed ({error}); trying again")
             return None
+        self._noted, self._refused_at, self._answered_once = "", None, True
+        self.works()
+        return held
+
+    def _is_sure(self) -> bool:
+        """Return whether a refusal is meant: where it worked before, only one that lasts."""
+        now = clocks.steady()
+        self._refused_at = now if self._refused_at is None else self._refused_at
+        return not self._answered_once or now - self._refused_at >= _SURE_SECONDS
 
     def _warn(self, message: str) -> None:
         if message != self._noted:
@@ -137,6 +159,8 @@ class LeaderElection:
         except ApiError as error:
             if error.status != 404:
                 raise
+            if self._may_be_uninstalled():
+                return False
             tree = {"apiVersion": LEASE.api_version, "kind": "Lease", "spec": self._mine(_LeaseSpec())}
             tree["metadata"] = {"name": self.name, "namespace": self.namespace}
             path = LEASE.path(namespace=self.namespace)
@@ -147,13 +171,25 @@ class LeaderElection:
         if spec.holder_identity not in (None, "", self.identity):
             fresh = (spec.holder_identity, spec.renew_time, str(spec.lease_transitions))
             if fresh != self._seen:
-                self._seen, self._seen_at = fresh, clocks.steady()
+                if self._seen[:1] != fresh[:1]:
+                    self.waits(_words(spec))
+                self._seen, self._seen_at, self._gone_at = fresh, clocks.steady(), None
             wait = max(float(spec.lease_duration_seconds or 0), self.retry_period)
             if clocks.steady() - self._seen_at < wait:
                 return False
         await self._write(lease.metadata.resource_version, self._mine(spec))
-        self._noted = ""
+        self._seen = ()
         return True
+
+    def _may_be_uninstalled(self) -> bool:
+        """Return whether the Lease vanished a moment ago, after a release that stopped all controllers."""
+        if self._seen[:1] != (RELEASE_IDENTITY,):
+            return False
+        now = clocks.steady()
+        if self._gone_at is None:
+            self._gone_at = now
+            self.waits(f"the Lease was deleted; leading again in {_GONE_SECONDS:g} s unless Dovetail is uninstalled")
+        return now - self._gone_at < _GONE_SECONDS
 
     async def _renew(self) -> bool:
         """Renew with one call, on the last renewal's version. False: another process wrote meanwhile; read first."""
@@ -165,7 +201,6 @@ class LeaderElection:
                 raise
             self._version = ""
             return False
-        self._noted = ""
         return True
 
     async def _read(self) -> _Lease:
@@ -208,3 +243,14 @@ class LeaderElection:
                     await self._write(lease.metadata.resource_version, empty)
         except (ApiError, UnreachableError, TimeoutError):
             return
+
+
+def _words(spec: _LeaseSpec) -> str:
+    """Return who holds the Lease, and what that means for a process that waits for it."""
+    if spec.holder_identity != RELEASE_IDENTITY:
+        return f"waiting: {spec.holder_identity} holds the Lease"
+    minutes = round((spec.lease_duration_seconds or 0) / 60)
+    return (
+        f"waiting: `dovetail release --stop-controller` holds the Lease for {minutes} min ({RELEASE_IDENTITY}); "
+        "delete the Lease to let a controller lead before that"
+    )

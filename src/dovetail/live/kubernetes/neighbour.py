@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from dovetail.api.findings import InputError
-from dovetail.api.karpenter import read_deployment
+from dovetail.api.karpenter import minor_of, read_deployment
 from dovetail.api.versions import version_note
 from dovetail.lifecycle.messages import SettingsChanged
 from dovetail.live.kubernetes.client import ApiClient, ApiError
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _EVERY_SECONDS: Final = 300.0
 _VERSION_LABEL: Final = "app.kubernetes.io/version"
+USUAL_PLACES: Final = ("kube-system/karpenter", "karpenter/karpenter")
+"""Where Karpenter's chart puts its Deployment."""
 
 
 async def server_note(client: ApiClient) -> str:
@@ -36,6 +38,25 @@ async def server_note(client: ApiClient) -> str:
         return ""
     version = tree.get("gitVersion") if isinstance(tree, dict) else None
     return version_note("Kubernetes", version) if isinstance(version, str) else ""
+
+
+async def find_neighbour(client: ApiClient, where: str = "") -> "Neighbour | None":
+    """Return Karpenter's Deployment: the one that is named, or one in a usual place that may be read; None: neither.
+
+    Raise an InputError if the one that is named can't be read.
+    """
+    if where:
+        named = Neighbour(where)
+        await named.look(client)
+        return named
+    for where in USUAL_PLACES:
+        found = Neighbour(where)
+        try:
+            await found.look(client)
+        except (ApiError, InputError):
+            continue
+        return found
+    return None
 
 
 class Neighbour:
@@ -65,9 +86,14 @@ class Neighbour:
         if not isinstance(tree, dict):
             raise InputError(f"Deployment {self.where} can't be read")
         self.found = read_deployment(tree, f"Deployment {self.where}")
-        labels = tree.get("metadata", {}).get("labels") or {}
-        version = labels.get(_VERSION_LABEL)
-        self.note = version_note("Karpenter", version) if isinstance(version, str) else ""
+        version = _version(tree)
+        self.found = replace(self.found, minor=minor_of(version))
+        self.note = version_note("Karpenter", version) if version else ""
+
+    @property
+    def version(self) -> str:
+        """Return the version as `1.14`; empty: it is not known."""
+        return "" if self.found.minor is None else f"1.{self.found.minor}"
 
     def merged(self, settings: Settings) -> Settings:
         """Return settings completed with what the Deployment says."""
@@ -91,3 +117,19 @@ class Neighbour:
                     await controller.put(SettingsChanged(settings=self.merged(settings)))
 
         return neighbour
+
+
+def _version(tree: dict[str, Any]) -> str:
+    """Return the version that a Deployment states in its label, or in the tag of its image; empty: neither does."""
+    labels = tree.get("metadata", {}).get("labels") or {}
+    stated = labels.get(_VERSION_LABEL)
+    if isinstance(stated, str):
+        return stated
+    containers = tree.get("spec", {}).get("template", {}).get("spec", {}).get("containers") or ()
+    for container in containers:
+        image = container.get("image") if isinstance(container, dict) else None
+        if isinstance(image, str):
+            tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+            if minor_of(tag) is not None:
+                return tag
+    return ""

@@ -24,6 +24,12 @@ class Resource:
     without: str = ""
     quiet: bool = False
     """Not every cluster has the kind and not every role may read it: that is nothing to warn of."""
+    may_lack: bool = False
+    """Not every cluster has the kind, which is nothing to warn of; a role that may not read it is."""
+
+    def is_silent_at(self, status: int) -> bool:
+        """Return whether an answer that refuses the kind is nothing to warn of."""
+        return self.quiet or (self.may_lack and status == 404)
 
     @property
     def api_version(self) -> str:
@@ -133,6 +139,16 @@ RESOURCES: Final[tuple[Resource, ...]] = (
         essential=False,
         without="reports name pods, not their StatefulSets",
     ),
+    Resource(
+        kind="VerticalPodAutoscaler",
+        group="autoscaling.k8s.io",
+        version="v1",
+        plural="verticalpodautoscalers",
+        namespaced=True,
+        essential=False,
+        without="moved pods are taken to come back with the size that they have",
+        may_lack=True,
+    ),
 )
 # What only features of Karpenter need: read where the kind exists and the role allows it.
 FEATURE_RESOURCES: Final[tuple[Resource, ...]] = tuple(
@@ -178,6 +194,9 @@ LEASE: Final = Resource(
     kind="Lease", group="coordination.k8s.io", version="v1", plural="leases", namespaced=True, essential=True
 )
 SECRET: Final = Resource(kind="Secret", group="", version="v1", plural="secrets", namespaced=True, essential=True)
+CONFIG_MAP: Final = Resource(
+    kind="ConfigMap", group="", version="v1", plural="configmaps", namespaced=True, essential=False
+)
 EVENT: Final = Resource(
     kind="Event", group="events.k8s.io", version="v1", plural="events", namespaced=True, essential=False
 )

@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
-from dovetail.api.reading.conservative import conservative, unreadable_pod
-from dovetail.api.reading.decode import decode_item
+from dovetail.api.reading.admitted import Shared, admit
+from dovetail.api.reading.conservative import unreadable_pod
 from dovetail.lifecycle.messages import Event, ObjectObserved, ObjectVanished
 from dovetail.live import clocks
 from dovetail.live.kubernetes.client import QUIET_SECONDS, UNREADABLE, ApiClient, ApiError, MalformedError, QuietError
@@ -33,6 +33,7 @@ _LONG_WATCH_SECONDS: Final = 30.0
 _PAUSE_MOST_SECONDS: Final = 10.0
 _CHANGES: Final = ("ADDED", "MODIFIED", "DELETED")
 _DENIED_PAUSE_SECONDS: Final = 300.0
+SURE_SECONDS: Final = 30.0  # a server that has just started refuses what it will allow once it has loaded its roles
 _SKIPPED_NAMED_MAX: Final = 100
 
 
@@ -65,15 +66,22 @@ class TooOldError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Informer:
-    """Follows one kind. `synced` is set once everything has been delivered for the first time."""
+    """Follows one kind. `synced` is set once everything has been delivered for the first time.
+
+    `note` gets what a person should know, once each; `failed` every attempt without a usable answer; `works` is called
+    when the kind is answered again.
+    """
 
     client: ApiClient
     resource: Resource
     deliver: Deliver
     note: Note
+    failed: Note = lambda kind, why: None
+    works: Callable[[str], None] = lambda kind: None
     listed: Callable[[str], None] = lambda kind: None
     unread: Callable[[str], None] = lambda kind: None
     quiet_seconds: Callable[[], float] = lambda: QUIET_SECONDS
+    shared: Shared = field(default_factory=Shared)
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     lists: int = 0
     watches: int = 0
@@ -83,6 +91,9 @@ class Informer:
     _version: str = ""
     _heard_at: float | None = None
     _opened_at: float | None = None
+    _refused_at: float | None = None
+    _watched_once: bool = False
+    _standing: asyncio.TimerHandle | None = None
     _named: dict[Key, None] = field(default_factory=dict)
 
     @property
@@ -123,7 +134,7 @@ class Informer:
             except UnreachableError as error:
                 if isinstance(error, MalformedError):
                     self._version, self._opened_at = "", None  # unknown changes were missed: a new list is needed
-                self.note(self.resource.kind, f"the watch broke ({error}); trying again")
+                self.failed(self.resource.kind, f"the watch broke ({error}); trying again")
             self._count_opening()
             # A watch that lasted for a while resets the count; one that ends at once, or fails repeatedly, must not
             # become a busy loop.
@@ -141,18 +152,29 @@ class Informer:
         A kind that was readable before is retried soon: a server that has just started refuses requests until it has
         loaded its roles and CRDs.
         """
-        if error.status not in (403, 404):
-            self.note(self.resource.kind, f"the watch was refused ({error}); trying again")
+        if error.status not in (403, 404) or not self._is_sure():
+            self.failed(self.resource.kind, f"the watch was refused ({error}); trying again")
             return False
         if not self.denied:
             self.denied = True
-            if not self.resource.quiet:
+            self.works(self.resource.kind)  # the server answers, though it refuses
+            if not self.resource.is_silent_at(error.status):
                 self.note(self.resource.kind, denial(self.resource, error))
         if self.resource.essential or self.lists:
             return False
         self.synced.set()
         await asyncio.sleep(_DENIED_PAUSE_SECONDS)
         return True
+
+    def _is_sure(self) -> bool:
+        """Return whether a refusal is meant: of a kind that was readable before, only one that lasts."""
+        now = clocks.steady()
+        self._refused_at = now if self._refused_at is None else self._refused_at
+        return not self._watched_once or now - self._refused_at >= SURE_SECONDS
+
+    def _recovered(self) -> None:
+        self._refused_at = None
+        self.works(self.resource.kind)
 
     async def _list(self) -> None:
         seen: dict[Key, str] = {}
@@ -171,6 +193,7 @@ class Informer:
         self._version = version
         self._heard_at = began  # what the list holds is what was there when it was asked for, or later
         self.denied = False
+        self._recovered()
         self.synced.set()
 
     async def _listed_item(self, raw: msgspec.Raw, seen: dict[Key, str]) -> None:
@@ -204,16 +227,29 @@ class Informer:
                     raise self._malformed(f"an event of type {event.type!r}")
             except UNREADABLE as error:
                 raise self._malformed(f"a line of a watch: {error}") from None
+            self._stands()
             self._heard_at = clocks.steady()
 
     def _count_opening(self) -> None:
         """Count the opening of a watch as a sign of life if the watch then lasted for a while, however it ended."""
+        if self._standing is not None:
+            self._standing.cancel()
+            self._standing = None
         if self._opened_at is not None and clocks.steady() - self._opened_at > _SHORT_WATCH_SECONDS:
             self._heard_at = max(self._heard_at or 0.0, self._opened_at)
         self._opened_at = None
 
     def _opened(self) -> None:
+        """Record an accepted watch. It works if it says something, or is still open after a while."""
         self._opened_at = clocks.steady()
+        self._standing = asyncio.get_running_loop().call_later(_SHORT_WATCH_SECONDS, self._stands)
+
+    def _stands(self) -> None:
+        if self._standing is not None:
+            self._standing.cancel()
+            self._standing = None
+            self._watched_once = True
+            self._recovered()
 
     def _raise(self, status: _Gone) -> None:
         self._version = ""  # whatever it was, a new list resolves it
@@ -245,7 +281,7 @@ class Informer:
     def _decode(self, raw: msgspec.Raw) -> AnyObject | None:
         """Return the object as decisions may use it; None if it must be skipped."""
         try:
-            item, problems = conservative(decode_item(raw, self.resource.kind))
+            item, problems = admit(raw, self.resource.kind, self.shared)
         except UNREADABLE as error:
             stand_in = unreadable_pod(raw) if self.resource.kind == "Pod" else None
             how = "is left out" if stand_in is None else "counts as do-not-disrupt"
@@ -255,7 +291,7 @@ class Informer:
             return None
         if problems:
             key = (item.metadata.namespace, item.metadata.name)
-            self._skip(key, f"has amounts that can't be read; what it is about is left alone: {'; '.join(problems)}")
+            self._skip(key, f"can't be used as it is; what it is about is left alone: {'; '.join(problems)}")
         return item
 
     def _skip(self, key: Key, how: str) -> None:

@@ -6,6 +6,7 @@ dashboard and the alert rules can be checked against this list.
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from dovetail.live.observability.round_metrics import RoundMetrics
 from dovetail.model.verdicts import ELIGIBLE
 
 
@@ -16,13 +17,13 @@ class Metrics:
         registry = self.registry = CollectorRegistry()
         self.decisions = Counter(
             "karpenter_voluntary_disruption_decisions",
-            "Disruption decisions carried out, by decision, reason and consolidation type.",
-            ["decision", "reason", "consolidation_type"],
+            "Disruption decisions carried out.",
+            ["decision", "reason", "consolidation_type", "action"],
             registry=registry,
         )
         self.eligible = Gauge(
             "karpenter_voluntary_disruption_eligible_nodes",
-            "Nodes that a method could take, by reason.",
+            "Nodes that a method could take.",
             ["reason"],
             registry=registry,
         )
@@ -36,37 +37,37 @@ class Metrics:
         self.queue_failures = Counter(
             "karpenter_voluntary_disruption_queue_failures",
             "Replacements that were not initialized when their command was rolled back.",
-            ["decision", "reason", "consolidation_type"],
+            ["decision", "reason", "consolidation_type", "action"],
             registry=registry,
         )
         self.failed_validations = Counter(
             "karpenter_voluntary_disruption_failed_validations",
-            "Candidates of commands that did not pass validation on fresh state, by consolidation type.",
-            ["consolidation_type"],
+            "Candidates of commands that did not pass validation.",
+            ["consolidation_type", "action"],
             registry=registry,
         )
         self.allowed = Gauge(
             "karpenter_nodepools_allowed_disruptions",
-            "How many nodes a pool may lose at once, by reason, before those are subtracted that are leaving.",
+            "How many nodes a pool may lose at once, leaving ones included.",
             ["nodepool", "reason"],
             registry=registry,
         )
         self.consuming = Gauge(
             "karpenter_nodepools_nodes_consuming_budgets",
-            "Nodes that count against a pool's budgets, by reason.",
+            "Nodes that count against a pool's budgets.",
             ["nodepool", "reason"],
             registry=registry,
         )
         self.decisions_by_pool = Counter(
             "karpenter_voluntary_disruption_decisions_by_nodepool",
             "Disruption decisions carried out, once for each pool involved.",
-            ["nodepool", "decision", "reason", "consolidation_type"],
+            ["nodepool", "decision", "reason", "consolidation_type", "action"],
             registry=registry,
         )
         self.terminate_first = Counter(
             "karpenter_voluntary_disruption_terminate_first_decisions",
-            "Decisions to delete a node before the one comes that takes its place.",
-            ["nodepool", "reason", "terminate_first_reason"],
+            "Decisions to delete a node before its replacement comes.",
+            ["nodepool", "reason", "terminate_first_reason", "action"],
             registry=registry,
         )
         self.timeouts = Counter(
@@ -79,7 +80,7 @@ class Metrics:
             self.timeouts.labels(kind)
         self.moves = Counter(
             "karpenter_consolidation_moves",
-            "Cost actions that were judged, by outcome, pool and consolidation policy.",
+            "Cost actions that were judged.",
             ["decision", "nodepool", "policy"],
             registry=registry,
         )
@@ -92,7 +93,7 @@ class Metrics:
         )
         self.claims_created = Counter(
             "karpenter_nodeclaims_created",
-            "NodeClaims that Dovetail created, by reason and pool.",
+            "NodeClaims that Dovetail created.",
             ["reason", "nodepool", "min_values_relaxed"],
             registry=registry,
         )
@@ -112,8 +113,19 @@ class Metrics:
             ["nodepool"],
             registry=registry,
         )
+        self.rounds = RoundMetrics(registry)
+        self.held_back = Gauge(
+            "dovetail_held_back_dollars_per_hour",
+            "What lifting a gate of a pool would save, as `dovetail blockers` finds it; these don't add up. No pool: a "
+            "setting or CapacityBuffers, for all pools.",
+            ["nodepool", "gate"],
+            registry=registry,
+        )
         self.budget_limit = Gauge(
-            "dovetail_budget_limit_nodes", "What the budgets allow at once.", ["nodepool", "reason"], registry=registry
+            "dovetail_budget_limit_nodes",
+            "What the budgets allow at once; for drift within topology budgets.",
+            ["nodepool", "reason"],
+            registry=registry,
         )
         self.budget_used = Gauge(
             "dovetail_budget_used_nodes", "Nodes that count against it.", ["nodepool", "reason"], registry=registry
@@ -121,21 +133,43 @@ class Metrics:
         self.budget_left = Gauge(
             "dovetail_budget_left_nodes", "What is left of it.", ["nodepool", "reason"], registry=registry
         )
+        self.expiring = Gauge(
+            "dovetail_expiring_nodes",
+            "Nodes that Karpenter ends by force within 24h and 168h.",
+            ["nodepool", "within"],
+            registry=registry,
+        )
+        self.expiring_late = Gauge(
+            "dovetail_expiring_nodes_late",
+            "Nodes that Karpenter ends by force within a week before the budgets can take them.",
+            ["nodepool"],
+            registry=registry,
+        )
         self.verdicts = Gauge(
             "dovetail_node_verdicts", "Nodes by the gate that holds them.", ["nodepool", "gate"], registry=registry
         )
         self.savings = Counter(
             "dovetail_realised_savings_dollars_per_hour",
-            "Dollars per hour saved by cost actions that have ended well, added up.",
-            ["nodepool"],
+            "Dollars per hour saved by cost actions that have ended well.",
+            ["nodepool", "action"],
             registry=registry,
         )
         self._declare_outcomes()
-        self.commands = Gauge(
-            "dovetail_commands_in_flight", "Commands under way, by phase.", ["phase"], registry=registry
+        self.commands = Gauge("dovetail_commands_in_flight", "Commands under way.", ["phase"], registry=registry)
+        self.phase_age = Gauge(
+            "dovetail_command_phase_age_seconds",
+            "How long the oldest command of each phase has been in it; draining counts from the first deletion.",
+            ["phase"],
+            registry=registry,
+        )
+        self.neighbours = Counter(
+            "dovetail_neighbour_signs",
+            "Signs of another controller that disrupts a managed NodePool.",
+            ["nodepool", "neighbour"],
+            registry=registry,
         )
         self.rolled_back = Counter(
-            "dovetail_commands_rolled_back", "Commands undone, by reason.", ["reason"], registry=registry
+            "dovetail_commands_rolled_back", "Commands undone.", ["reason", "action"], registry=registry
         )
         self.evaluation_age = Gauge(
             "dovetail_evaluation_age_seconds", "Seconds since the last round ended.", registry=registry
@@ -153,19 +187,19 @@ class Metrics:
         )
         self.view_age = Gauge(
             "dovetail_view_age_seconds",
-            "Seconds since the API server last said what there is, by kind.",
+            "Seconds since the API server last said what there is.",
             ["kind"],
             registry=registry,
         )
         self.malformed = Counter(
             "dovetail_malformed_answers",
-            "Answers of the API server, or of a proxy, that could not be read, by resource.",
+            "Answers of the API server, or of a proxy, that could not be read.",
             ["resource"],
             registry=registry,
         )
         self.unread = Counter(
             "dovetail_unreadable_objects",
-            "Objects that could not be read as they are, by kind.",
+            "Objects that could not be read as they are.",
             ["kind"],
             registry=registry,
         )
@@ -174,11 +208,11 @@ class Metrics:
         )
         self.held = Gauge("dovetail_held_nodes", "Nodes that carry Dovetail's hold.", registry=registry)
         self.observe = Gauge("dovetail_observe_only", "1 where nothing is touched.", registry=registry)
-        self.events = Counter("dovetail_watch_events", "Changes seen, by kind.", ["kind"], registry=registry)
-        self.relists = Counter("dovetail_watch_lists", "Full lists, by kind.", ["kind"], registry=registry)
+        self.events = Counter("dovetail_watch_events", "Changes seen.", ["kind"], registry=registry)
+        self.relists = Counter("dovetail_watch_lists", "Full lists.", ["kind"], registry=registry)
         self.actions = Counter(
             "dovetail_api_writes",
-            "Instructions carried out, by kind and outcome.",
+            "Instructions carried out.",
             ["kind", "outcome"],
             registry=registry,
         )
@@ -189,12 +223,12 @@ class Metrics:
 
     def _declare_outcomes(self) -> None:
         """Declare what commands promised, and the outcome within an hour."""
-        registry, pool = self.registry, ["nodepool"]
+        registry, pool = self.registry, ["nodepool", "action"]
         self.outcomes = Counter(
             "dovetail_outcome_commands",
             "Commands that save money and ended an hour ago; held: they saved nine tenths of what they promised, and "
             "no pod was moved again.",
-            ["nodepool", "held"],
+            ["nodepool", "held", "action"],
             registry=registry,
         )
         self.outcome_promised = Counter(
@@ -205,7 +239,7 @@ class Metrics:
         )
         self.outcome_saved = Counter(
             "dovetail_outcome_saved_dollars",
-            "Dollars that they saved in it, less what nodes cost that were opened since.",
+            "Dollars that they saved in it, less the cost of nodes opened since.",
             pool,
             registry=registry,
         )
@@ -223,6 +257,37 @@ class Metrics:
             "Pods of these that another command moved in that hour.",
             pool,
             registry=registry,
+        )
+
+        self.recording_bytes = Gauge(
+            "dovetail_recording_bytes", "Bytes that this process has added to its recording.", registry=registry
+        )
+        self.recording_failing = Gauge(
+            "dovetail_recording_failing",
+            "1 while the recording can't be written.",
+            registry=registry,
+        )
+
+        self._declare_regrets()
+
+    def _declare_regrets(self) -> None:
+        """Declare what was undone lately, by pool (`live.regrets`)."""
+
+        def gauge(name: str, about: str) -> Gauge:
+            return Gauge(
+                f"dovetail_regret_{name}", f"{about}, in the last two hours.", ["nodepool"], registry=self.registry
+            )
+
+        self.regret_moves = gauge("moves", "Pods that had to restart because their node went")
+        self.regret_undone_moves = gauge(
+            "undone_moves", "Restarts by removals for cost after which a node was opened within the hour"
+        )
+        self.regret_undone_removals = gauge(
+            "undone_removals", "Removals for cost after which a node was opened within the hour"
+        )
+        self.regret_short_lived_nodes = gauge("short_lived_nodes", "Nodes that lived for less than 15 minutes")
+        self.regret_pods_moved_again = gauge(
+            "pods_moved_again", "Pods that had to restart although they had just been moved"
         )
 
     def names(self) -> tuple[str, ...]:

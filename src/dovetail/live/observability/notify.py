@@ -17,6 +17,7 @@ import msgspec
 from dovetail.api.findings import InputError
 from dovetail.lifecycle import reports
 from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.expiry import ExpiryChanged
 from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.live.kubernetes.sockets import Sockets
 from dovetail.live.observability.logs import Log
@@ -66,15 +67,16 @@ def read_targets(folder: str | Path) -> tuple[Target, ...]:
 
 
 def worth_telling(report: reports.Report) -> bool:
-    """Return whether to notify: a command starts, finishes, fails or is rolled back; a pool backs off."""
+    """Return whether to notify: of a command's start and end, a pool that backs off, a drain that hangs."""
     match report:
         case reports.CommandAdvanced():
             return report.phase in _PHASES
-        case reports.PoolBacksOff():
+        case reports.PoolBacksOff() | reports.DrainHangs():
             return True
         case (
             reports.CommandFound()
             | reports.InstructionNotDone()
+            | reports.NodesBackOff()
             | reports.CostActionUndone()
             | CommandOutcome()
             | reports.CommandProposed()
@@ -82,10 +84,13 @@ def worth_telling(report: reports.Report) -> bool:
             | reports.RoundEnded()
             | reports.VerdictsChanged()
             | reports.BudgetChanged()
+            | ExpiryChanged()
             | reports.MovesBlocked()
             | reports.Warned()
             | reports.RecordIgnored()
             | reports.LeadershipChanged()
+            | reports.RightChanged()
+            | reports.NeighbourNoticed()
             | reports.ViewIsOld()
         ):
             return False
@@ -111,7 +116,7 @@ def body(form: str, report: reports.Report) -> bytes:
     if form == "json":
         return msgspec.json.encode(plain)
     text = plain["message"].replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    alarming = isinstance(report, reports.PoolBacksOff) or getattr(report, "phase", None) in (
+    alarming = isinstance(report, reports.PoolBacksOff | reports.DrainHangs) or getattr(report, "phase", None) in (
         Phase.ROLLING_BACK,
         Phase.FAILED,
     )

@@ -8,6 +8,8 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from dovetail.live.server_log import SERVER_LOG
+
 
 class PortError(Exception):
     """The port can't be used; one sentence for people."""
@@ -49,7 +51,7 @@ async def serving(
 async def _site(where: Address, routes: list[web.RouteDef]) -> AsyncIterator[int]:
     app = web.Application()
     app.add_routes(routes)
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, logger=SERVER_LOG)
     await runner.setup()
     host, port = where
     try:

@@ -6,20 +6,15 @@ from typing import Final, assert_never
 
 from dovetail.lifecycle import reports
 from dovetail.lifecycle.commands.machine import TERMINAL, Phase
+from dovetail.lifecycle.expiry import ExpiryChanged
 from dovetail.lifecycle.messages import Failure
 from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.live.observability.logs import Log
 from dovetail.live.observability.metrics import Metrics
+from dovetail.live.observability.repeats import Repeats
 from dovetail.model.command import REASON_OF, Action, Method
 
-_PHASES_SHOWN: Final = (
-    Phase.VALIDATING,
-    Phase.TAINTING,
-    Phase.LAUNCHING,
-    Phase.WAITING,
-    Phase.DELETING,
-    Phase.ROLLING_BACK,
-)
+PHASES_SHOWN: Final = tuple(phase for phase in Phase if phase not in TERMINAL)
 # A refused validation is normal: the cluster has changed, or has to settle, and the next round asks again.
 _ALARMING: Final = (Phase.ROLLING_BACK, Phase.FAILED)
 CONSOLIDATION_TYPE: Final = {Method.EMPTY: "empty", Method.MULTI_NODE: "multi", Method.SINGLE_NODE: "single"}
@@ -31,6 +26,12 @@ def _decision(report: reports.CommandAdvanced) -> str:
     return "replace" if report.action.value.startswith("replace") else "delete"
 
 
+def _verb(report: reports.InstructionNotDone) -> str:
+    """Return what an instruction does, without the names in its id: `hold`, or `evict` of a command."""
+    first, _, rest = report.id.partition("/")
+    return rest.partition("/")[0] if report.command_id else first
+
+
 @dataclass(slots=True, kw_only=True)
 class Telemetry:
     """Where reports go. `notify` hears of every report, after log and metrics."""
@@ -40,6 +41,7 @@ class Telemetry:
     notify: Callable[[reports.Report], None] = lambda report: None
     _verdicts: dict[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     _phases: dict[str, Phase] = field(default_factory=dict)
+    _repeats: Repeats = field(default_factory=Repeats)
 
     def take(self, report: reports.Report) -> None:
         """Log and count one report, then pass it on."""
@@ -60,15 +62,26 @@ class Telemetry:
                 self.log.info(report.message, **fields)
             case reports.RoundEnded() | reports.InstructionNotDone(failure=Failure.NOT_FOUND.value):
                 self.log.debug(report.message, **fields)  # what is gone already needs no attention
+            case reports.InstructionNotDone():
+                self._warn_rarely(f"{report.failure} {_verb(report)}", report.message, fields)
+            case reports.RightChanged():
+                (self.log.info if report.given else self.log.warning)(report.message, **fields)
+            case reports.NeighbourNoticed():
+                self.metrics.neighbours.labels(report.pool, report.neighbour).inc()
+                self._warn_rarely(f"{report.topic} {report.pool} {report.neighbour}", report.message, fields)
             case (
                 reports.Warned()
-                | reports.InstructionNotDone()
                 | reports.PoolBacksOff()
+                | reports.NodesBackOff()
+                | reports.DrainHangs()
                 | reports.CommandDropped()
                 | reports.RecordIgnored()
                 | reports.ViewIsOld()
             ):
                 self.log.warning(report.message, **fields)
+            case ExpiryChanged():
+                self._count_expiry(report)
+                (self.log.warning if report.late else self.log.info)(report.message, **fields)
             case CommandOutcome():
                 self._count_outcome(report)
                 self.log.info(report.message, **fields)
@@ -83,25 +96,31 @@ class Telemetry:
                 assert_never(report)
         self.notify(report)
 
+    def _warn_rarely(self, key: str, message: str, fields: reports.Figures) -> None:
+        """Log the first line of a key, then one a minute with the number left out; the others at debug level."""
+        left_out = self._repeats.let_through(key)
+        write = self.log.debug if left_out is None else self.log.warning
+        write(message, **fields, **({"left_out": left_out} if left_out else {}))
+
     def _count_command(self, report: reports.CommandAdvanced) -> None:
         """Count a step of a command as Karpenter's own metrics do: reasons in lower case, at the start."""
         self._count_phase(report.command_id, report.phase)
-        metrics, reason = self.metrics, REASON_OF[report.method].value.lower()
-        labels = (_decision(report), reason, CONSOLIDATION_TYPE.get(report.method, ""))
+        metrics, reason, action = self.metrics, REASON_OF[report.method].value.lower(), report.action.value
+        labels = (_decision(report), reason, CONSOLIDATION_TYPE.get(report.method, ""), action)
         if report.phase is Phase.TAINTING:
             metrics.decisions.labels(*labels).inc()
             for pool in report.pools:
                 metrics.decisions_by_pool.labels(pool, *labels).inc()
                 if report.terminate_first:
-                    metrics.terminate_first.labels(pool, reason, report.terminate_first).inc()
+                    metrics.terminate_first.labels(pool, reason, report.terminate_first, action).inc()
         elif report.phase is Phase.REFUSED:
-            metrics.failed_validations.labels(labels[2]).inc(len(report.nodes))
+            metrics.failed_validations.labels(labels[2], action).inc(len(report.nodes))
         elif report.phase is Phase.ROLLING_BACK:
             metrics.queue_failures.labels(*labels).inc(report.unready)
-            metrics.rolled_back.labels(REASON_OF[report.method].value).inc()
+            metrics.rolled_back.labels(REASON_OF[report.method].value, action).inc()
         elif report.phase is Phase.DONE and report.action in (Action.DELETE_COST, Action.REPLACE_COST):
             pool = report.pools[0] if report.pools else ""
-            metrics.savings.labels(pool).inc(max(0.0, report.savings or 0.0))
+            metrics.savings.labels(pool, action).inc(max(0.0, report.savings or 0.0))
         for pool in report.launched_in:
             metrics.claims_created.labels(reason, pool, "false").inc()
         for node in report.disrupted:
@@ -109,20 +128,25 @@ class Telemetry:
             metrics.claims_disrupted.labels(*of_node).inc()
             metrics.pods_disrupted.labels(*of_node).inc(node.pods)
 
+    def _count_expiry(self, report: ExpiryChanged) -> None:
+        self.metrics.expiring.labels(report.pool, "24h").set(report.within_day)
+        self.metrics.expiring.labels(report.pool, "168h").set(report.within_week)
+        self.metrics.expiring_late.labels(report.pool).set(report.late)
+
     def _count_outcome(self, report: CommandOutcome) -> None:
-        pool, metrics = report.pools[0] if report.pools else "", self.metrics
-        metrics.outcomes.labels(pool, "true" if report.held else "false").inc()
-        metrics.outcome_promised.labels(pool).inc(max(0.0, report.promised))
-        metrics.outcome_saved.labels(pool).inc(max(0.0, report.saved))
-        metrics.outcome_reopened.labels(pool).inc(report.reopened)
-        metrics.outcome_pods.labels(pool).inc(report.pods)
-        metrics.outcome_moved_again.labels(pool).inc(report.moved_again)
+        metrics, of_pool = self.metrics, (report.pools[0] if report.pools else "", report.action.value)
+        metrics.outcomes.labels(of_pool[0], "true" if report.held else "false", of_pool[1]).inc()
+        metrics.outcome_promised.labels(*of_pool).inc(max(0.0, report.promised))
+        metrics.outcome_saved.labels(*of_pool).inc(max(0.0, report.saved))
+        metrics.outcome_reopened.labels(*of_pool).inc(report.reopened)
+        metrics.outcome_pods.labels(*of_pool).inc(report.pods)
+        metrics.outcome_moved_again.labels(*of_pool).inc(report.moved_again)
 
     def _count_phase(self, command: str, phase: Phase) -> None:
         self._phases[command] = phase
         if phase in TERMINAL:
             del self._phases[command]
-        for shown in _PHASES_SHOWN:
+        for shown in PHASES_SHOWN:
             self.metrics.commands.labels(shown.value).set(sum(1 for now in self._phases.values() if now is shown))
 
     def _count_budget(self, report: reports.BudgetChanged) -> None:

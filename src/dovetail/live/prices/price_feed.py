@@ -45,7 +45,7 @@ async def begin(prices: LivePrices, log: Log, patience: float = _START_SECONDS) 
     try:
         table = prices.recent() or await _ask_or_fall_back(prices, patience)
     except PricesError as error:
-        raise InputError(f"{error}; give --catalog aws:REGION or a file, or see to the credentials") from None
+        raise InputError(f"{error}; give --catalog aws:REGION or a file, or check the credentials") from None
     _warn(prices, log)
     log.info("prices", source=table.source, as_of=table.as_of, types=len(table.instance_types))
     return table
