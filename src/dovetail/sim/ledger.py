@@ -12,6 +12,7 @@ from typing import Any, Final, assert_never, cast
 from dovetail.lifecycle import reports
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import decode_record
+from dovetail.lifecycle.expiry import ExpiryChanged
 from dovetail.lifecycle.messages import Instruction, TaintNode
 from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.model.money import Money
@@ -75,6 +76,16 @@ class LedgerSeries:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Interim:
+    """A run that is still going on: how far it is, what it has cost and moved so far, and what it costs per hour."""
+
+    seconds: float
+    cost: Money
+    rate: Money
+    pods_disrupted: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """A run under one policy: the contract's figures first, then what plots and pages ask for."""
 
@@ -128,9 +139,12 @@ class Result:
 
 
 class RunLedger:
-    """Counts while a world runs; `begin` starts the measured part, `result` returns it."""
+    """Counts while a world runs; `begin` starts the measured part, `result` returns it.
 
-    def __init__(self, world: World, step: int) -> None:
+    `keeps_history`: record the life of each machine and pod too (`sim.timeline`), for pages.
+    """
+
+    def __init__(self, world: World, step: int, *, keeps_history: bool = True) -> None:
         self.world = world
         self.step = step
         self._began = -1
@@ -157,7 +171,7 @@ class RunLedger:
         self._last_nodes = 0
         self._nodes_disrupted = 0
         self._at_start = 0
-        self._recorder = Recorder(world)
+        self._recorder = Recorder(world) if keeps_history else None
         for change in world.store.history():
             (self._on_pod_change if change.kind == "Pod" else self._on_claim_change)(change)
         world.store.listen_to_pods(self._on_pod_change, CAME | WENT | BOUND)
@@ -168,7 +182,8 @@ class RunLedger:
 
     def follow(self, host: Host) -> None:
         """Count what this engine does."""
-        self._recorder.follow(host)
+        if self._recorder is not None:
+            self._recorder.follow(host)
         host.on_report.append(self._report)
         host.on_instruction.append(self._instruction)
 
@@ -250,15 +265,20 @@ class RunLedger:
             case (
                 reports.InstructionNotDone()
                 | reports.PoolBacksOff()
+                | reports.NodesBackOff()
+                | reports.DrainHangs()
                 | reports.CostActionUndone()
                 | reports.CommandProposed()
                 | reports.CommandDropped()
                 | reports.RoundEnded()
                 | reports.BudgetChanged()
+                | ExpiryChanged()
                 | reports.MovesBlocked()
                 | reports.Warned()
                 | reports.RecordIgnored()
                 | reports.LeadershipChanged()
+                | reports.RightChanged()
+                | reports.NeighbourNoticed()
                 | reports.ViewIsOld()
             ):
                 pass
@@ -295,7 +315,8 @@ class RunLedger:
 
     def begin(self) -> None:
         """Measure from now on."""
-        self._recorder.begin()
+        if self._recorder is not None:
+            self._recorder.begin()
         self._count_time()
         self._began = self._counted_at = self.world.now
         self._bill_before = self.world.cloud.bill()
@@ -335,6 +356,16 @@ class RunLedger:
             column.append(held.get(gate, 0))
         self.world.clock.after(self.step, self._sample)
 
+    def so_far(self) -> Interim:
+        """Return the figures so far."""
+        cloud = self.world.cloud
+        return Interim(
+            seconds=self._since(self.world.now),
+            cost=cloud.bill() - self._bill_before,
+            rate=cloud.rate,
+            pods_disrupted=self._pods_disrupted,
+        )
+
     def result(self, policy: str, violations: tuple[Violation, ...]) -> Result:
         """Return all that was counted."""
         self._count_time()
@@ -373,5 +404,5 @@ class RunLedger:
             events=self.world.clock.happened,
             rounds=sum(host.engine.rounds for host in self.world.hosts),
             outcomes=tuple(self._outcomes),
-            timeline=self._recorder.timeline(),
+            timeline=Timeline() if self._recorder is None else self._recorder.timeline(),
         )

@@ -13,7 +13,7 @@ from dataclasses import replace
 from dovetail.lifecycle.announce import VERDICTS_EVERY
 from dovetail.model.settings import Settings
 from dovetail.sim.checks.watch import Watch
-from dovetail.sim.ledger import Result, RunLedger
+from dovetail.sim.ledger import Interim, Result, RunLedger
 from dovetail.sim.scenarios.scenario import Policy, Scenario
 from dovetail.sim.scenarios.stage import Stage
 from dovetail.sim.world.clock import SECOND
@@ -21,6 +21,9 @@ from dovetail.sim.world.host import Host
 from dovetail.sim.world.world import World, karpenter_settings
 
 SAMPLES = 240
+NEVER = 2**62
+STEPS = (1, 2, 5, *range(10, 1001, 10))
+"""After which thousandths of its time a run reports: the first minutes of thousands of nodes may take a minute."""
 YOUNG_MAX = 5_000_000
 """How many objects come before the first are looked through for cycles: more than a world of 10,000 nodes has."""
 
@@ -31,29 +34,47 @@ def run_scenario(
     seed: int = 0,
     until: int | None = None,
     progress: Callable[[float], None] | None = None,
+    watch: Callable[[float, Interim], None] | None = None,
 ) -> Result:
-    """Run a scenario: the same scenario, policy, seed and time give the same result, byte for byte."""
+    """Run a scenario: the same scenario, policy, seed and time give the same result, byte for byte.
+
+    `progress` hears the share that is done, `watch` the figures so far as well.
+    """
+
+    def report(share: float, ledger: RunLedger) -> None:
+        if progress is not None:
+            progress(share)
+        if watch is not None:
+            watch(share, ledger.so_far())
+
     with _collecting_rarely():
-        return _run(scenario, policy, seed, scenario.until if until is None else until, progress)
+        return _run(scenario, policy, seed, scenario.until if until is None else until, report)
 
 
 def _run(
-    scenario: Scenario, policy: Policy, seed: int, length: int, progress: Callable[[float], None] | None
+    scenario: Scenario, policy: Policy, seed: int, length: int, report: Callable[[float, RunLedger], None]
 ) -> Result:
+    policy = policy.paying(scenario.tariff)
     world = Stage(scenario, policy, seed).build()
     step = max(SECOND, length // SAMPLES)
-    ledger = RunLedger(world, step=step)
+    ledger = RunLedger(world, step=step, keeps_history=not scenario.figures_only)
     _pass(world.run, 0, scenario.warm_up, None)
     watch = Watch(world)  # its promises are those of controllers, and there is none before
-    # Verdicts are for the plot of gates: no more of them than it has points.
-    _, hosts = add_controllers(world, policy, verdicts_every=max(VERDICTS_EVERY, step))
+    # Verdicts are for the plot of gates: no more of them than it has points, and none if nothing is plotted.
+    every = NEVER if scenario.figures_only else max(VERDICTS_EVERY, step)
+    _, hosts = add_controllers(world, policy, verdicts_every=every)
     for host in hosts:
         watch.follow(host)
         ledger.follow(host)
-    ledger.begin()
+    begin = scenario.warm_up + scenario.settle
+    if not scenario.settle:
+        ledger.begin()
     for host in hosts:
         host.start()
-    _pass(world.run, scenario.warm_up, scenario.warm_up + length, progress)
+    if scenario.settle:
+        world.run(begin)
+        ledger.begin()
+    _pass(world.run, begin, begin + length, lambda share: report(share, ledger))
     result = ledger.result(policy.name, tuple(watch.violations))
     world.close()
     return result
@@ -68,7 +89,7 @@ def add_controllers(
         settings = replace(settings, pools=karpenter_settings(world).pools)
     hosts = [world.add_engine(settings, name=policy.settings.profile.value, verdicts_every=verdicts_every)]
     if policy.beside_karpenter and not settings.rules.plays_karpenter:
-        hosts.append(world.add_karpenter())
+        hosts.append(world.add_karpenter(settings=policy.karpenter))
     return settings, tuple(hosts)
 
 
@@ -88,8 +109,8 @@ def _collecting_rarely() -> Iterator[None]:
 
 
 def _pass(run: Callable[[int], None], begin: int, end: int, progress: Callable[[float], None] | None) -> None:
-    """Advance time in a hundred steps, to report progress."""
-    for percent in range(1, 101):
-        run(begin + (end - begin) * percent // 100)
+    """Advance time in a hundred steps, and some short ones first, to report progress."""
+    for part in STEPS:
+        run(begin + (end - begin) * part // 1000)
         if progress is not None:
-            progress(percent / 100)
+            progress(part / 1000)

@@ -26,7 +26,7 @@ from dovetail.model.money import parse_money
 from dovetail.model.objects import NodePool
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, RECOMMENDED_NAME
 from dovetail.model.timing.duration import DurationError, parse_nillable
-from dovetail.sim.compare import Task
+from dovetail.sim.compare import Task, billed_alike
 from dovetail.sim.ledger import Result
 from dovetail.sim.scenarios.scenario import Policy, Scenario, recommended_policy
 from dovetail.sim.weighing import RULE, score, undecided
@@ -166,14 +166,16 @@ def tasks_of(scenario: Scenario, grid: Grid, until: int | None) -> list[Task]:
             disruption={**base.disruption, **{key: value for key, value in chosen.items() if key in VARIED}},
         )
         tasks += [(scenario, policy, seed, until) for seed in range(grid.seeds)]
-    return tasks
+    billed = billed_alike(scenario, [task[1] for task in tasks])
+    return [(billed, *task[1:]) for task in tasks]
 
 
 def baseline_tasks(scenario: Scenario, grid: Grid, until: int | None) -> list[Task]:
     """Return Karpenter's own rules on every seed: what all policies are measured against."""
     own = next((policy for policy in scenario.policies if policy.name == BASELINE), None)
     policy = own or Policy(name=BASELINE, settings=KARPENTER_1_15)
-    return [(scenario, policy, seed, until) for seed in range(grid.seeds)]
+    base = next((entry for entry in scenario.policies if entry.name == grid.base), policy)
+    return [(billed_alike(scenario, [base]), policy, seed, until) for seed in range(grid.seeds)]
 
 
 def _shown(value: Any) -> str:

@@ -19,6 +19,8 @@ from typing import Any, Final, TypeVar
 from dovetail.api.findings import InputError
 
 Progress = Callable[[float], None]
+Heard = Callable[[int, float, Any], None]
+"""Hears the index of a task, its share of progress, and what it has to say (None: nothing)."""
 Task = TypeVar("Task")
 Work = Callable[[Any, Progress], Any]
 """Does one task and reports its share of it, from 0 to 1. Module level, so that a worker can import it."""
@@ -34,8 +36,12 @@ def run_in_workers(
     workers: int,
     progress: Progress | None = None,
     done: Callable[[int, Any], None] | None = None,
+    heard: Heard | None = None,
 ) -> list[Any]:
-    """Run all tasks in `workers` processes and return the results in their order; call `done` with each as it comes."""
+    """Run all tasks in `workers` processes and return the results in their order.
+
+    `done` is called with each result as it comes, `heard` with what a task reports meanwhile.
+    """
     crew: list[tuple[SpawnProcess, Connection]] = []
     try:
         # Starting the tracker lets signals through again, so it starts first: a worker that is still starting up must
@@ -43,7 +49,7 @@ def run_in_workers(
         resource_tracker.ensure_running()
         with _signals_held():
             crew.extend(_start(work) for _ in range(min(workers, len(tasks))))
-        return _hand_out(tasks, [pipe for _, pipe in crew], progress, done)
+        return _hand_out(tasks, [pipe for _, pipe in crew], progress, done, heard)
     finally:
         with _signals_held():  # a second Ctrl-C must not stop the cleaning up
             _end(crew)
@@ -63,6 +69,7 @@ def _hand_out(
     pipes: Sequence[Connection],
     progress: Progress | None,
     done: Callable[[int, Any], None] | None,
+    heard: Heard | None,
 ) -> list[Any]:
     """Send every idle worker the next task until all are done."""
     results: dict[int, Any] = {}
@@ -79,7 +86,9 @@ def _hand_out(
                 raise InputError("a worker process ended in the middle of a run; is there enough memory?") from None
             if kind == "failed":
                 raise value
-            shares[index] = 1.0 if kind == "done" else value
+            shares[index] = 1.0 if kind == "done" else value[0]
+            if heard is not None:
+                heard(index, shares[index], None if kind == "done" else value[1])
             if kind == "done":
                 results[index] = value
                 following = next(waiting, None)
@@ -156,6 +165,10 @@ class _Reporter:
         self._pipe, self._index, self._said = pipe, index, 0.0
 
     def __call__(self, share: float) -> None:
+        self.note(share, None)
+
+    def note(self, share: float, value: Any) -> None:
+        """Send what the task has to say at this share of it, too."""
         if share - self._said >= 0.005 or share >= 1.0:
             self._said = share
-            self._pipe.send(("share", self._index, share))
+            self._pipe.send(("share", self._index, (share, value)))

@@ -1,7 +1,7 @@
 """The checker of budgets: no pool and no topology domain ever loses more nodes at once than it allows.
 
 Counts independently from nodes, taints and NodeClaims; only the parser of a budget is shared with the decisions. What a
-decision could not know yet (within the lag) does not count as a violation. Spec section 7; topology-budgets,
+decision could not know yet (within the lag) does not count as a violation. See docs/rules.md#budgets; topology-budgets,
 disruption-controls.
 """
 
@@ -33,7 +33,7 @@ class _Leaving:
 class BudgetChecker(Checker):
     """No budget is exceeded at any instant, flat and per topology domain.
 
-    Design: spec section 7; topology-budgets, disruption-controls.
+    Design: docs/rules.md#budgets; topology-budgets, disruption-controls.
     """
 
     rule = "budget"

@@ -32,7 +32,7 @@ _LAUNCH_ORDER: Final = (names.RESERVED, names.SPOT, names.ON_DEMAND)
 
 
 class ReplacementsFirstChecker(Checker):
-    """Candidates go only after all replacements of their command are initialized (spec section 9)."""
+    """Candidates go only after all replacements of their command are initialized (docs/rules.md#carrying-out)."""
 
     rule = "replacements-first"
     follows = ("NodeClaim",)
@@ -67,7 +67,7 @@ class ReplacementsFirstChecker(Checker):
 class SavingsChecker(Checker):
     """A cost action saves at least its pools' thresholds times the disruption cost.
 
-    Design: spec section 8; savings-threshold.
+    Design: docs/rules.md#price; savings-threshold.
     """
 
     rule = "savings-threshold"
@@ -108,7 +108,12 @@ class SavingsChecker(Checker):
         return [catalogue for _, catalogue in self._catalogues]
 
     def asked(self, host: Host, instruction: Instruction) -> None:
-        """Judge a deletion by its first taint, a replacement by what it may launch."""
+        """Judge a deletion by its first taint, a replacement by what it may launch.
+
+        Only by list prices: under commitments a dearer type may be the one that is paid for already.
+        """
+        if self.world.cloud.meter is not None:
+            return
         if isinstance(instruction, TaintNode) and not self.watch.is_karpenters(instruction.command_id):
             record = decode_record(instruction.record)
             if record is not None and record.method in COST and record.id not in self._costs:
@@ -126,7 +131,7 @@ class SavingsChecker(Checker):
             self.broken(f"{record.id} saves {_dollars(price)} an hour; {_dollars(required)} are asked for")
 
     def _may_have_wasted(self, record: Record) -> bool:
-        """Return whether the nodes can have wasted what their disruption is worth (section 22).
+        """Return whether the nodes can have wasted what their disruption is worth (docs/rules.md#waste).
 
         The bound is their price over their whole life.
         """
@@ -231,7 +236,7 @@ class SavingsChecker(Checker):
 
 
 def _pod_cost(pod: Pod) -> Fraction:
-    """Return what a pod's move costs (spec section 3)."""
+    """Return what a pod's move costs (docs/rules.md#cost)."""
     notes = pod.metadata.annotations
     text = notes.get("karpenter.sh/disruption-cost", notes.get("controller.kubernetes.io/pod-deletion-cost", "0"))
     given = int(text) if re.fullmatch(r"[+-]?[0-9]{1,10}", text) else 0

@@ -1,4 +1,4 @@
-"""The promises of the operators' controls: rates, allow windows, a minimum age, a pause (spec sections 13 to 16).
+"""The promises of the operators' controls: rates, allow windows, a minimum age, a pause (docs/rules.md#controls).
 
 Counts independently from the engines' instructions. A command starts with its first instruction, which is when it was
 finally decided; what a decision could not know yet, within the lag, does not count as a violation. Sits in sim, beside
@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Final
 from dovetail.api.policy import effective_policy
 from dovetail.api.pool_marks import read_pause
 from dovetail.lifecycle.commands.records import decode_record
-from dovetail.lifecycle.messages import Instruction, NoteDisruption, SurgeDeployment, TaintNode, UntaintNode
+from dovetail.lifecycle.messages import (
+    BeginDomain,
+    Instruction,
+    NoteDisruption,
+    SurgeDeployment,
+    TaintNode,
+    UntaintNode,
+)
 from dovetail.model import names
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.objects import Node, Pod, is_true
@@ -22,12 +29,14 @@ from dovetail.model.settings import DOVETAIL
 from dovetail.scheduling.pods.surge import Surges
 from dovetail.sim.checks.budget_checker import names_reason
 from dovetail.sim.checks.promises import Checker, record_on
+from dovetail.sim.world.clock import HOUR
 from dovetail.sim.world.host import Host
 from dovetail.sim.world.store import Change
 
 if TYPE_CHECKING:
     from dovetail.sim.checks.watch import Watch
 
+_DAY: Final = 24 * HOUR
 _CONSOLIDATES: Final = (Method.EMPTY, Method.MULTI_NODE, Method.SINGLE_NODE)
 
 
@@ -57,6 +66,8 @@ class ControlChecker(Checker):
         self.skew = max(self.skew, abs(self.world.clock.since_start(host.now()) - self.world.now))
         if isinstance(instruction, NoteDisruption):
             self._begin(host, instruction.command_id, instruction.node_pool, Reason(instruction.reason))
+        elif isinstance(instruction, BeginDomain):
+            self._begin(host, instruction.command_id, instruction.node_pool, Reason.DRIFTED)
         elif isinstance(instruction, TaintNode) and instruction.id not in self._taken:
             self._taken.add(instruction.id)
             self._taint(host, instruction)
@@ -98,7 +109,7 @@ class ControlChecker(Checker):
 
 
 class RateChecker(ControlChecker):
-    """No more nodes begin to leave within any `per` than a rate budget allows (spec section 13)."""
+    """No more nodes begin to leave within any `per` than a rate budget allows (docs/rules.md#rates)."""
 
     rule = "rate"
 
@@ -132,7 +143,7 @@ class RateChecker(ControlChecker):
 def _is_ahead(earlier: _Start, own: _Start) -> bool:
     """Return whether a command that started earlier is dated later, since a wall clock was set back in between.
 
-    A rate counts starts at `t <= now` (spec section 13), by the dates in the history: a decision does not count one
+    A rate counts starts at `t <= now` (docs/rules.md#rates), by the dates in the history: a decision does not count one
     that is still to come by its own clock. Only such a start is let off; one that started later counts whatever its
     date.
     """
@@ -140,7 +151,7 @@ def _is_ahead(earlier: _Start, own: _Start) -> bool:
 
 
 class WindowChecker(ControlChecker):
-    """Nothing starts for a reason outside its allow windows (spec section 14)."""
+    """Nothing starts for a reason outside its allow windows (docs/rules.md#windows)."""
 
     rule = "window"
 
@@ -159,7 +170,7 @@ def _may(policy: DisruptionPolicy, reason: Reason, now: datetime) -> bool:
 
 
 class MinAgeChecker(ControlChecker):
-    """No node younger than minNodeAge is consolidated (spec section 15)."""
+    """No node younger than minNodeAge is consolidated (docs/rules.md#min-node-age)."""
 
     rule = "min-node-age"
 
@@ -174,8 +185,29 @@ class MinAgeChecker(ControlChecker):
             self.broken(f"{node.metadata.name} is taken {age:.0f} s after its birth; it had to be older")
 
 
+class ExpiryChecker(ControlChecker):
+    """No node expires before its pool's expireAfter, or Karpenter's own less the lead (docs/rules.md#expiry)."""
+
+    rule = "expiry"
+
+    def took(self, host: Host, method: Method, node: Node, pool: str) -> None:
+        """Look how old its NodeClaim is."""
+        claim = self.store.claims.get(node.metadata.name)
+        if method is not Method.EXPIRED or claim is None or claim.metadata.creation_timestamp is None:
+            return
+        spans = [policy.expire_after for policy in self.policies(pool)]
+        own = self.world.karpenter.expiry_of(claim)
+        if own is not None:
+            lead = host.engine.settings.expiry_lead
+            spans.append(own - (min(_DAY, own // 10) if lead is None else lead))
+        age = max(at - claim.metadata.creation_timestamp for at in self.instants(host)).total_seconds()
+        known = [span for span in spans if span is not None]
+        if not known or age * 1e9 + self.watch.lag < min(known):
+            self.broken(f"{node.metadata.name} is taken as expired {age:.0f} s after its birth, which is too soon")
+
+
 class PauseChecker(ControlChecker):
-    """Nothing starts in a paused pool (spec section 16)."""
+    """Nothing starts in a paused pool (docs/rules.md#pause)."""
 
     rule = "pause"
 
@@ -188,7 +220,7 @@ class PauseChecker(ControlChecker):
 
 
 class SurgeChecker(Checker):
-    """A Deployment that surges never has fewer ready pods than it wants because of a command (spec section 20).
+    """A Deployment that surges never has fewer ready pods than it wants because of a command (docs/rules.md#surge).
 
     Its only pod is never evicted, and while a command lets it roll it keeps the ready pods that it had. What happens
     from outside meanwhile, and an eviction that its PodDisruptionBudget allows, ends the watch over its rollout.
@@ -234,10 +266,13 @@ class SurgeChecker(Checker):
             self.broken(f"{key}, the only pod of Deployment {surge.name}, is evicted instead of rolled")
 
     def _forced(self, key: str, pod: Pod) -> None:
-        """End the watch over a rollout that loses a pod with a node which no command takes."""
-        surge = None if self._is_ours(pod.spec.node_name) else Surges.build(self.store.cluster()).of(pod)
-        if surge is not None:
-            self._rolling.pop(surge.name, None)
+        """End the watch over a rollout that loses a pod with a node which no command deletes, or not yet."""
+        node = pod.spec.node_name
+        claim = self.store.claims.get(node)
+        if claim is not None and claim.metadata.deletion_timestamp is not None and self._is_ours(node):
+            return
+        for name in [name for name in self._rolling if key in self.world.workloads.pods_of("ReplicaSet", name)]:
+            del self._rolling[name]
 
     def _is_ours(self, name: str) -> bool:
         """Return whether a command of Dovetail removes a node."""

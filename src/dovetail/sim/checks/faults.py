@@ -47,6 +47,25 @@ class Odds:
     half_done: float = 0.0
     unanswered: float = 0.0
     resync: int = 45 * SECOND
+    reach: int = 0
+
+
+class SlowLine(Line):
+    """A connection that loses nothing; each call takes its own time to arrive, `longest` nanoseconds at most."""
+
+    spreads_calls = True
+
+    def __init__(self, longest: int, dice: Random) -> None:
+        self.longest = longest
+        self.dice = dice
+
+    def reach(self, asked: ClusterInstruction) -> int:
+        """Draw the time that a call takes to arrive."""
+        return self.dice.randrange(self.longest + 1)
+
+    def call(self, asked: ClusterInstruction, act: Callable[[], Answer]) -> list[tuple[int, Answer]]:
+        """Execute a call, and draw the time of its answer."""
+        return [(self.call_delay + self.dice.randrange(self.longest + 1), act())]
 
 
 class FaultyLine(Line):
@@ -59,6 +78,11 @@ class FaultyLine(Line):
         self.odds = odds
         self.dice = dice
         self.well = False
+        self.spreads_calls = odds.reach > 0
+
+    def reach(self, asked: ClusterInstruction) -> int:
+        """Draw the time that a call takes to arrive."""
+        return self.dice.randrange(self.odds.reach + 1)
 
     def events(self, event: Event) -> list[tuple[int, Event]]:
         """Return an event as it arrives: lost, repeated, reordered or delayed."""

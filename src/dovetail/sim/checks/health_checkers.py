@@ -1,4 +1,4 @@
-"""The promises about health: a pool waits for pods that it moved, and repairs only ill nodes (spec sections 17, 19).
+"""Promises about health: a pool waits for pods it moved, and repairs only ill nodes (docs/rules.md#health, #repair).
 
 Counts independently from the objects of the simulated cluster and the engines' instructions. What a decision could not
 know yet, within the lag, does not count as a violation. Sits in sim, beside the other checkers.
@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from dovetail.lifecycle.messages import DeleteNodeClaim, EvictPod, Instruction, SurgeDeployment
+from dovetail.lifecycle.messages import DeleteNodeClaim, EvictPod, Instruction, SurgeDeployment, UntaintNode
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import Node, Pod, ReplicaSet, StatefulSet, condition, is_true
@@ -51,8 +51,10 @@ class HealthChecker(ControlChecker):
         self._missing: Memory = {}
 
     def asked(self, host: Host, instruction: Instruction) -> None:
-        """Count the owners' ready pods when a command's first pod is asked to leave."""
+        """Count the owners' ready pods when a command's first pod is asked to leave; forget released nodes."""
         super().asked(host, instruction)
+        if isinstance(instruction, UntaintNode) and instruction.command_id in self._moved:
+            self._release(instruction.command_id, instruction.node)
         if isinstance(instruction, _LEAVES) and instruction.command_id not in self._moved:
             start = self.starts.get(instruction.command_id)
             if start is not None:
@@ -66,11 +68,20 @@ class HealthChecker(ControlChecker):
         owners = {owner for pod in pods for owner in _owners(pod)}
         self._moved[ident] = _Moved(
             life=(host.name, host.starts),
-            nodes=nodes,
+            nodes={pool: set(names_) for pool, names_ in nodes.items()},
             ready={owner: count for owner, count in self._ready(frozenset()).items() if owner in owners},
             leaving=frozenset(pod.metadata.uid for pod in pods),
             pools=pools,
         )
+
+    def _release(self, ident: str, node: str) -> None:
+        """Take back a node that a command releases, with the pods that stay there."""
+        moved = self._moved[ident]
+        for nodes in moved.nodes.values():
+            nodes.discard(node)
+        moved.leaving -= {pod.metadata.uid for pod in self._pods_on(node)}
+        if not any(moved.nodes.values()):
+            del self._moved[ident]
 
     def changed(self, change: Change) -> None:
         """Follow the end of nodes, and whether owners miss pods."""
@@ -142,9 +153,14 @@ class RepairChecker(ControlChecker):
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
         self._ill: Memory = {}
+        self._nodes: Memory = {}
 
     def changed(self, change: Change) -> None:
-        """Remember how many nodes of each pool are ill, of how many."""
+        """Remember the node, and how many nodes of each pool are ill, of how many."""
+        if isinstance(change.new, Node):
+            self.watch.remember(self._nodes, change.key, change.new)
+        else:
+            self._nodes.pop(change.key, None)
         for pool in sorted(self.store.pools):
             rules = [rule for policy in self.policies(pool) for rule in policy.repair]
             if not rules:  # nobody repairs there: the nodes need not be counted at every change of one
@@ -158,7 +174,8 @@ class RepairChecker(ControlChecker):
         """Look how long the node has been ill, and how many others are."""
         if method is not Method.UNHEALTHY:
             return
-        if not any(self._is_due(host, policy, node) for policy in self.policies(pool)):
+        lately = self.watch.lately(self._nodes, node.metadata.name) or [node]  # it may have recovered a moment ago
+        if not any(self._is_due(host, policy, seen) for policy in self.policies(pool) for seen in lately):
             self.broken(f"{node.metadata.name} is repaired and has not been ill for long enough")
         counts = self.watch.lately(self._ill, pool)
         if counts and all(ill > -(-_BREAKER_PERCENT * total // 100) for ill, total in counts):

@@ -7,14 +7,19 @@ the nodes that they need. Each node is in one command only (another checker's pr
 bounds all commands together. Uses objects and calls, never the engine's state. Sits in sim, beside the other checkers.
 """
 
+import dataclasses
+import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, cast
 
 from msgspec.structs import replace
 
 from dovetail.lifecycle.commands.records import Record, decode_record
 from dovetail.lifecycle.messages import CreateNodeClaim, Instruction, TaintNode
+from dovetail.model import names
+from dovetail.model.cluster import Cluster
 from dovetail.model.command import Action
-from dovetail.model.objects import DaemonSet, Pod
+from dovetail.model.objects import DaemonSet, Node, Pod
 from dovetail.model.settings import DOVETAIL, Search, Settings
 from dovetail.scheduling.entries import SimulationOptions
 from dovetail.scheduling.pods.evictions import Blockers
@@ -22,7 +27,7 @@ from dovetail.scheduling.pods.pod import is_pending, is_reschedulable
 from dovetail.scheduling.pods.requests import pod_requests, spec_requests
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
-from dovetail.sim.checks.promises import Checker
+from dovetail.sim.checks.promises import Checker, is_tainted
 from dovetail.sim.world.host import Host
 from dovetail.sim.world.store import Change
 
@@ -30,6 +35,14 @@ if TYPE_CHECKING:
     from dovetail.sim.checks.watch import Watch
 
 _MEASURED: Final = ("cpu", "memory")
+_TOGETHER: Final = 4
+"""Of how many commands that began together every order is tried."""
+
+
+def _opened(node: Node) -> Node:
+    """Return a node as it was before a command tainted it."""
+    taints = tuple(taint for taint in node.spec.taints if taint.key != names.DISRUPTION_TAINT)
+    return replace(node, spec=replace(node.spec, taints=taints))
 
 
 class _Need:
@@ -43,20 +56,27 @@ class _Need:
 
 
 class LaunchChecker(Checker):
-    """No command launches more than the pods of its own nodes need, given all that is in progress (spec section 5)."""
+    """No command launches more than its nodes' pods need, given all that is in progress (docs/rules.md#methods)."""
 
     rule = "too-many-replacements"
-    follows = ("Pod",)
+    follows = ("Pod", "Node")
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__(watch)
         self._needs: dict[str, _Need] = {}
         self._left: dict[str, list[tuple[int, Pod]]] = {}
         self._waited: dict[str, tuple[int | None, Pod]] = {}
+        self._closed: dict[str, int] = {}
         self._last: Snapshot | None = None
 
     def changed(self, change: Change) -> None:
-        """Remember which pods have left which node a moment ago, and which wait or waited for one."""
+        """Remember which pods have left which node a moment ago, which wait or waited, and when nodes were tainted."""
+        if change.kind == "Node":
+            if is_tainted(cast("Node | None", change.new)):
+                self._closed.setdefault(change.key, self.world.now)
+            else:
+                self._closed.pop(change.key, None)
+            return
         old, new = cast("Pod | None", change.old), cast("Pod | None", change.new)
         if new is not None and not new.spec.node_name:
             self._waited[change.key] = (None, new)
@@ -90,13 +110,17 @@ class LaunchChecker(Checker):
         launches = len(record.replacements)
         enough = unsure + self._has_movers(nodes)
         if record.action is Action.REPLACE_COST and settings.search is Search.VALUE:
-            # Several small nodes may cost less than a large one (section 21); what they may hold stays bounded.
+            # Several small nodes may cost less than a large one (docs/rules.md#value); what they may hold stays
+            # bounded.
             enough = max(enough, settings.replacements_max)
         if launches <= enough:
             return
-        most = max(enough, unsure + self._nodes_needed(nodes))
-        if launches > most:
-            self.broken(f"{record.id} launches {launches} nodes for {', '.join(nodes)}, whose pods need {most} at most")
+        most = enough
+        for cluster in self._clusters(nodes, edge):
+            most = max(most, unsure + self._nodes_needed(nodes, cluster))
+            if launches <= most:
+                return
+        self.broken(f"{record.id} launches {launches} nodes for {', '.join(nodes)}, whose pods need {most} at most")
 
     def _has_movers(self, nodes: list[str]) -> bool:
         """Return whether a pod of these nodes moves for certain: it needs one node at least."""
@@ -108,24 +132,41 @@ class LaunchChecker(Checker):
             for key, pod in found
         )
 
-    def _nodes_needed(self, nodes: list[str]) -> int:
+    def _clusters(self, nodes: list[str], edge: int) -> Iterator[Cluster]:
+        """Yield the cluster, and what it was if other nodes that were tainted a moment ago still stayed, in any order.
+
+        Commands that begin together are decided one after the other, so that the first knows nothing of the others.
+        """
+        cluster = self.watch.cluster()
+        new = [name for name, at in self._closed.items() if at >= edge and name not in nodes][:_TOGETHER]
+        for count in range(len(new) + 1):
+            for staying in itertools.combinations(new, count):
+                opened = [_opened(node) if node.metadata.name in staying else node for node in cluster.nodes]
+                yield dataclasses.replace(cluster, nodes=tuple(opened)) if staying else cluster
+
+    def _nodes_needed(self, nodes: list[str], cluster: Cluster) -> int:
         """Return how many nodes the pods of these need at most, if no existing node takes any of them."""
         catalogue = self.world.cloud.seen_catalogue()
         self._last = snapshot = Snapshot.build(
-            self.watch.cluster(), catalogue, DOVETAIL, self.world.clock.instant(), previous=self._last
+            cluster, catalogue, DOVETAIL, self.world.clock.instant(), previous=self._last
         )
         chosen = [place for name in nodes if (place := snapshot.node_index(name)) is not None]
         alone = SimulationOptions(closed=range(len(snapshot.states)), include_pending=False, include_leaving=False)
         result = simulate(snapshot, chosen, alone)
         needed = len(result.new_nodes) + len(result.unplaced)
-        # Pods that are packed in another order may need one node more, where they need several.
-        needed += needed > 1
-        # A decision also places the pods of other leaving nodes (section 5), and topology spread counts them where they
-        # land: two pods that would share a node if they were alone may then need different zones. Only new nodes with
-        # an own pod count here, without the allowance above; a pod that finds no place counts nothing.
-        beside = simulate(snapshot, chosen, replace(alone, include_leaving=True))
-        spread_out = sum(any(pod.spec.node_name in nodes for pod in new.pods) for new in beside.new_nodes)
-        return max(needed, spread_out)
+        # Pods that are packed in another order may need one node more, where they need several; said once is enough.
+        needed += needed > 1 and cluster is self.watch.cluster()
+        # A decision also places the pods of other leaving nodes (docs/rules.md#methods), and topology spread counts
+        # them where they land: two pods that would share a node if they were alone may then need different zones. Only
+        # new nodes with an own pod count here, without the allowance above; a pod that finds no place counts nothing. A
+        # pending pod that comes before them takes room on a new node too, so that they may need one more. And a pod
+        # that an existing node takes counts in that node's zone, so that another one may have to go elsewhere.
+        for closed, pending in itertools.product((alone.closed, range(0)), (False, True)):
+            options = replace(alone, closed=closed, include_leaving=True, include_pending=pending)
+            beside = simulate(snapshot, chosen, options)
+            spread_out = sum(any(pod.spec.node_name in nodes for pod in new.pods) for new in beside.new_nodes)
+            needed = max(needed, spread_out)
+        return needed
 
     def _launch(self, asked: CreateNodeClaim) -> None:
         """Count the launch; pending pods may share a replacement, pods of other commands' nodes may not."""

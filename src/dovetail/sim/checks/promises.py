@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.lifecycle.messages import Instruction
+from dovetail.lifecycle.reports import Report
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import Node, Pod
@@ -57,6 +58,9 @@ class Checker:
 
     def asked(self, host: Host, instruction: Instruction) -> None:
         """Handle an instruction of an engine before it is executed."""
+
+    def reported(self, host: Host, report: Report) -> None:
+        """Handle a report of an engine."""
 
     def evicted(self, key: str, pod: Pod) -> None:
         """Handle a pod that is about to be evicted."""

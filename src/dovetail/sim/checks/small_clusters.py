@@ -14,6 +14,7 @@ from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.objects import (
     Affinity,
+    BudgetSpec,
     Container,
     DisruptionSpec,
     LabelSelectorSpec,
@@ -35,7 +36,7 @@ from dovetail.model.objects import (
 )
 from dovetail.sim.scenarios.sections import OfferedType
 from dovetail.sim.scenarios.simulated_cloud import offered
-from dovetail.sim.world.clock import seconds
+from dovetail.sim.world.clock import SECOND, seconds
 from dovetail.sim.world.workloads import Workload
 from dovetail.sim.world.world import World, managed
 
@@ -84,6 +85,10 @@ def draw_pool(world: World, dice: random.Random, name: str, *, spot: bool) -> No
         disruption["disruptionPrice"] = price
     disruption |= _controls(world, name, budgets)
     values = (names.ON_DEMAND, names.SPOT) if spot else (names.ON_DEMAND,)
+    grace = dice.choice((None, None, "5m"))
+    life = world.dice.stream(f"expiry/{name}").choice(("720h", "720h", "720h", "5h", "7h"))
+    if life != "720h":
+        grace = "5m"  # without it a PDB that allows nothing holds up Karpenter's own expiry for ever
     pool = NodePool(
         metadata=ObjectMeta(name=name),
         spec=NodePoolSpec(
@@ -91,8 +96,8 @@ def draw_pool(world: World, dice: random.Random, name: str, *, spot: bool) -> No
                 spec=NodeClaimSpec(
                     requirements=(SelectorRequirement(key=names.CAPACITY_TYPE, operator="In", values=values),),
                     node_class_ref=NodeClassReference(group="sim", kind="SimNodeClass", name="default"),
-                    expire_after="720h",
-                    termination_grace_period=dice.choice((None, None, "5m")),
+                    expire_after=life,
+                    termination_grace_period=grace,
                 )
             ),
             disruption=msgspec.convert(disruption, DisruptionSpec),
@@ -123,6 +128,56 @@ def _controls(world: World, name: str, budgets: list[dict[str, Any]]) -> dict[st
         deadlock = {"condition": "KernelDeadlock", "status": "True", "for": "2m"}
         found["repair"] = [rule if bounded is None else {**rule, "drainFor": bounded}, deadlock]
     return found
+
+
+def add_zones(world: World, dice: random.Random, pool: str) -> None:
+    """Let a pool roll one zone at a time: a sequential budget, and in every zone nodes and a workload of its own.
+
+    In some clusters a PDB allows no eviction in one of the zones for a while.
+    """
+    found = world.store.pools[pool]
+    nodes = dice.choice(("1", "1", "2", "50%"))
+    budget: dict[str, Any] = {"nodes": nodes, "topologyKey": names.ZONE, "sequential": True}
+    if dice.random() < 0.5:
+        budget["reasons"] = ["Drifted"]
+    kept = [entry for entry in found.spec.disruption.budgets or () if not entry.topology_key]
+    budgets = (*kept, msgspec.convert(budget, BudgetSpec))
+    disruption = msgspec.structs.replace(found.spec.disruption, budgets=budgets)
+    world.put(msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, disruption=disruption)))
+    full = dice.choice((None, None, *ZONES))
+    for zone in ZONES:
+        for _ in range(dice.randrange(1, 4)):
+            world.add_node(pool, "medium", zone, names.ON_DEMAND, age=dice.randrange(5, 300) * 60 * SECOND)
+        _add_zonal(world, dice, pool, zone, full=zone == full)
+
+
+def _add_zonal(world: World, dice: random.Random, pool: str, zone: str, *, full: bool) -> None:
+    """Add a workload that runs in one zone of a pool only; `full`: its PDB allows nothing for a while."""
+    name = f"{pool}-{zone}"
+    labels = {"app": name}
+    resources = ResourceRequirements(requests={"cpu": "700m", "memory": "512Mi"})
+    world.workloads.add(
+        Workload(
+            kind="ReplicaSet",
+            name=name,
+            replicas=dice.randrange(2, 7),
+            labels=labels,
+            spec=PodSpec(
+                node_selector={names.ZONE: zone, names.NODEPOOL: pool},
+                containers=(Container(name="main", resources=resources),),
+            ),
+            start=seconds(1, 6),
+            stop=seconds(1, 8),
+        )
+    )
+
+    def guard(allowed: int) -> None:
+        spec = PodDisruptionBudgetSpec(selector=LabelSelectorSpec(match_labels=labels), max_unavailable=allowed)
+        world.put(PodDisruptionBudget(metadata=ObjectMeta(name=name, namespace="default"), spec=spec))
+
+    if full:
+        guard(0)
+        world.clock.after(dice.randrange(5, 30) * 60 * SECOND, guard, 1)
 
 
 def add_workload(world: World, dice: random.Random, index: int) -> None:

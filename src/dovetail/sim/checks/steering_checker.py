@@ -1,4 +1,4 @@
-"""The promises of steering (spec section 23): foreign values stay, a rate limit, one mark per ReplicaSet, all removed.
+"""The promises of docs/rules.md#steering: foreign values stay, a rate limit, one mark per ReplicaSet, all removed.
 
 Sits in the simulator, beside the other checkers.
 """

@@ -19,10 +19,19 @@ from dovetail.model import names
 from dovetail.model.objects import (
     is_true,
 )
-from dovetail.model.settings import DOVETAIL, Search, Settings, Stabilization, StabilizationEnds, SteeringMode
-from dovetail.sim.checks.faults import Crashes, FaultyLine, Odds, Trouble
+from dovetail.model.settings import (
+    DOVETAIL,
+    Search,
+    Settings,
+    Stabilization,
+    StabilizationEnds,
+    StabilizationScope,
+    SteeringMode,
+)
+from dovetail.sim.checks.faults import Crashes, FaultyLine, Odds, SlowLine, Trouble
+from dovetail.sim.checks.meanwhile import Meanwhile
 from dovetail.sim.checks.promises import Violation
-from dovetail.sim.checks.small_clusters import KINDS, ZONES, add_workload, draw_pool, small_catalogue
+from dovetail.sim.checks.small_clusters import KINDS, ZONES, add_workload, add_zones, draw_pool, small_catalogue
 from dovetail.sim.checks.watch import Watch
 from dovetail.sim.compare import cores
 from dovetail.sim.world.clock import MINUTE, SECOND, Dice, seconds
@@ -33,6 +42,8 @@ from dovetail.sim.world.world import World, WorldConfig
 TROUBLED: Final = 25 * MINUTE
 SETTLING: Final = 3 * MINUTE
 LONGEST: Final = 3 * 60 * MINUTE
+NEWER_FROM: Final = 300_000
+"""Seeds from here on draw the newer rules too; what earlier ones draw stays the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +83,15 @@ class Trial:
         self.world = World(WorldConfig(catalogue=small_catalogue(spot=spot), seed=seed, times=times))
         self.watch = Watch(self.world, lag=30 * SECOND, patience=10 * MINUTE)
         self.trouble = Trouble(self.world, self.world.dice.stream("trouble"))
+        dice = self.world.dice.stream("meanwhile")
+        self.meanwhile = Meanwhile(self.world, dice, dice.choice((0.0, 0.3, 0.7)))
         self.lines: list[FaultyLine] = []
         self.hosts: list[Host] = []
         self.crashes: Crashes | None = None
         self.spot = spot
         self.notes: list[str] = []
         self.commands: dict[str, None] = {}
+        self.domain_patience = DOVETAIL.domain_patience
 
     # ------------------------------------------------------------ the cluster
 
@@ -96,9 +110,22 @@ class Trial:
             world.add_node(pools[index % len(pools)], kind, ZONES[dice.randrange(3)], capacity, age=age)
         for index in range(dice.randrange(4, 9)):
             add_workload(world, dice, index)
+        self._zones(pools)
         world.run(90 * SECOND)
         self._controllers()
         self._happenings()
+
+    def _zones(self, pools: list[str]) -> None:
+        """Let some pools roll zone by zone, by dice of their own, while all else happens."""
+        dice = self.world.dice.stream("zones")
+        if dice.random() >= 0.3:
+            return
+        self.notes.append("zone by zone")
+        for name in pools:
+            add_zones(self.world, dice, name)
+        self.domain_patience = dice.choice((MINUTE, 3 * MINUTE, DOVETAIL.domain_patience))
+        at, within = self.world.now + dice.randrange(3, 12) * MINUTE, dice.choice((0, MINUTE, 5 * MINUTE))
+        self.world.clock.at(at, lambda: self.world.set_image("default", "image-3", within=within))
 
     # ------------------------------------------------------------ controllers and faults
 
@@ -106,8 +133,20 @@ class Trial:
         window = self.dice.choice((0, 30 * SECOND, 5 * MINUTE))
         waits = Stabilization(empty=window, expired=window, drifted=window, cost=window)
         timeout = self.dice.choice((DOVETAIL.replacement_timeout, 3 * MINUTE))
-        settings = replace(DOVETAIL, stabilization=waits, replacement_timeout=timeout)
-        return self._better(settings)
+        settings = replace(
+            DOVETAIL, stabilization=waits, replacement_timeout=timeout, domain_patience=self.domain_patience
+        )
+        return self._newer(self._better(self._other_windows(settings)))
+
+    def _other_windows(self, settings: Settings) -> Settings:
+        """Draw another window for each kind of action, and where it holds, by dice of their own."""
+        dice = self.world.dice.stream("windows")
+        if dice.random() < 0.6:
+            return settings
+        empty, expired, drifted, cost = (dice.choice((0, 30 * SECOND, 5 * MINUTE)) for _ in range(4))
+        waits = Stabilization(empty=empty, expired=expired, drifted=drifted, cost=cost)
+        scope = dice.choice((StabilizationScope.POOL, StabilizationScope.POOL, StabilizationScope.CLUSTER))
+        return replace(settings, stabilization=waits, stabilization_scope=scope)
 
     def _better(self, settings: Settings) -> Settings:
         """Switch some of the better decisions on, by dice of their own: what else a seed draws stays the same."""
@@ -126,10 +165,27 @@ class Trial:
             quiet_before_haste=dice.choice((0, 30 * MINUTE)),
         )
 
+    def _newer(self, settings: Settings) -> Settings:
+        """Switch some of the newer rules on: one price, and evictions side by side."""
+        if self.seed < NEWER_FROM:
+            return settings
+        dice = self.world.dice.stream("newer")
+        return replace(
+            settings,
+            evictions_in_order=True,
+            evictions_side_by_side=dice.random() < 0.8,
+            pool_defaults=dice.choice(((), (("restartPrice", "15m"),), (("restartPrice", "0.005"),))),
+            launch_price=dice.choice((0, 10 * MINUTE)),
+            preferences_open_nodes=dice.random() < 0.5,
+            asks_the_scheduler=dice.random() < 0.5,
+        )
+
     def _line(self, name: str) -> Line:
         dice = self.dice
+        spread = self.world.dice.stream(f"reach/{name}")
+        reach = spread.choice((0, 0, SECOND // 5, 2 * SECOND))
         if dice.random() < 0.3:
-            return Line()
+            return SlowLine(reach, spread) if reach else Line()
         odds = Odds(
             lost=dice.choice((0.0, 0.05)),
             repeated=dice.choice((0.0, 0.1)),
@@ -140,6 +196,7 @@ class Trial:
             half_done=dice.choice((0.0, 0.1)),
             unanswered=dice.choice((0.0, 0.1)),
             resync=20 * SECOND,
+            reach=reach,
         )
         line = FaultyLine(self.world, odds, self.world.dice.stream(f"line/{name}"))
         self.lines.append(line)
@@ -169,9 +226,12 @@ class Trial:
             self.watch.follow(karpenter)
             # When Dovetail is introduced, its holds are in place before Karpenter decides again.
             self.world.clock.after(90 * SECOND, karpenter.start)
+            self.meanwhile.others.append(karpenter)
             self.notes.append("beside karpenter")
         if not self.lines:
             self.watch.lag = 15 * SECOND  # nothing is lost or late but for the time between two looks
+        for host in self.hosts:
+            self.meanwhile.follow(host)
         first.on_instruction.append(lambda host, asked: self._count(asked))
         first.start()
 
@@ -278,6 +338,7 @@ class Trial:
 
     def _heal(self) -> None:
         self.trouble.over = True
+        self.meanwhile.heal()
         for line in self.lines:
             line.well = True
         for host in self.hosts:

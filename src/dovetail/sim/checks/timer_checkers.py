@@ -79,18 +79,21 @@ class PodEventBook:
         return None if when is None else self.world.clock.since_start(when)
 
     def passed(self, node: str, host: Host) -> int | None:
-        """Return the minimum age of the last pod event that the engine must know; None: it knows none."""
+        """Return the minimum age of the last pod event that the engine must know; None: it knows none.
+
+        An event that it has seen itself it times by its own clock, whatever Karpenter's clock says about it.
+        """
         now, edge = self.world.now, self.world.now - self.watch.lag
         written = [at for told, at in self._written.get(node, ()) if told <= edge]
         skew = self.world.clock.since_start(host.now()) - now
-        found = [now + skew - written[-1]] if written else []
         seen = [at for at in self._seen.get(node, ()) if host.up_since < at <= edge]
+        found = [now + skew - written[-1]] if written and not (seen and seen[-1] >= written[-1]) else []
         if seen:
-            found.append(now - seen[-1] + _gained(host, seen[-1]))
+            found.append(now - seen[-1] + gained(host, seen[-1]))
         return min(found, default=None)
 
 
-def _gained(host: Host, since: int) -> int:
+def gained(host: Host, since: int) -> int:
     """Return how much a wait of the engine may have gained since a time, because its wall clock was set forward.
 
     That the clock is right now does not matter: one that was slow and is set right is set forward as well. Setting it
@@ -140,7 +143,7 @@ class _TimerChecker(Checker):
 
 
 class GraceChecker(_TimerChecker):
-    """No cost action takes a node within its consolidationGracePeriod (spec section 2; grace-period)."""
+    """No cost action takes a node within its consolidationGracePeriod (docs/rules.md#timers; grace-period)."""
 
     rule = "grace-period"
 
@@ -154,7 +157,7 @@ class GraceChecker(_TimerChecker):
 
 
 class ConsolidateAfterChecker(_TimerChecker):
-    """No cost action, and no deletion of empty nodes, takes a node within its consolidateAfter (spec section 2)."""
+    """No cost action and no deletion of empty nodes takes a node in its consolidateAfter (docs/rules.md#timers)."""
 
     rule = "consolidate-after"
 
@@ -168,7 +171,7 @@ class ConsolidateAfterChecker(_TimerChecker):
 
 
 class DestinationChecker(_TimerChecker):
-    """No cost action needs room on a node within its consolidationGracePeriod (spec section 2; grace-period).
+    """No cost action needs room on a node within its consolidationGracePeriod (docs/rules.md#timers; grace-period).
 
     Judged by the command's own placements. If it has none, its pods are placed here independently with those nodes
     closed: they must fit on the others and on as many new nodes as it launches.

@@ -3,9 +3,11 @@
 Each checker knows one promise (`sim.checks.checkers` and its neighbours); this module knows all of them.
 """
 
+from functools import partial
 from typing import Any, Final
 
 from dovetail.lifecycle.messages import Instruction, TaintNode
+from dovetail.lifecycle.reports import Report
 from dovetail.lifecycle.store import Store as View
 from dovetail.model.cluster import Cluster
 from dovetail.model.objects import KINDS, NodePool, Pod
@@ -21,16 +23,20 @@ from dovetail.sim.checks.checkers import (
 )
 from dovetail.sim.checks.command_checkers import ReplacementsFirstChecker, SavingsChecker
 from dovetail.sim.checks.control_checkers import (
+    ExpiryChecker,
     MinAgeChecker,
     PauseChecker,
     RateChecker,
     SurgeChecker,
     WindowChecker,
 )
+from dovetail.sim.checks.domain_checker import DomainChecker
 from dovetail.sim.checks.haste_checker import HasteChecker
 from dovetail.sim.checks.health_checkers import HealthChecker, RepairChecker
+from dovetail.sim.checks.irreversible_checkers import LastLookChecker, UndoChecker
 from dovetail.sim.checks.launch_checker import LaunchChecker
 from dovetail.sim.checks.promises import Checker, Violation
+from dovetail.sim.checks.stabilization_checker import StabilizationChecker
 from dovetail.sim.checks.steering_checker import SteeringChecker
 from dovetail.sim.checks.timer_checkers import (
     ConsolidateAfterChecker,
@@ -48,6 +54,7 @@ Memory = dict[str, list[tuple[int, Any]]]
 
 ALL: Final[tuple[type[Checker], ...]] = (
     BudgetChecker,
+    DomainChecker,
     PdbChecker,
     LostPodChecker,
     DoubleLaunchChecker,
@@ -66,10 +73,14 @@ ALL: Final[tuple[type[Checker], ...]] = (
     RateChecker,
     WindowChecker,
     MinAgeChecker,
+    ExpiryChecker,
     PauseChecker,
     SurgeChecker,
     HealthChecker,
     RepairChecker,
+    StabilizationChecker,
+    UndoChecker,
+    LastLookChecker,
 )
 
 
@@ -92,6 +103,7 @@ class Watch:
             kind: [checker.changed for checker in self.checkers if kind in checker.follows] for kind in KINDS
         }
         self._hear_orders = [checker.asked for checker in self.checkers if _minds(checker, "asked")]
+        self._hear_reports = [checker.reported for checker in self.checkers if _minds(checker, "reported")]
         for change in world.store.history():
             self._changed(change)
         self.pod_events.begin()
@@ -112,6 +124,7 @@ class Watch:
     def follow(self, host: Host) -> None:
         """Watch what this engine does."""
         host.on_instruction.append(self.instruction)
+        host.on_report.append(partial(self.report, host))
 
     def instruction(self, host: Host, asked: Instruction) -> None:
         """Pass an instruction to every checker before it is executed."""
@@ -119,6 +132,11 @@ class Watch:
             self._karpenters.add(asked.command_id)
         for hear in self._hear_orders:
             hear(host, asked)
+
+    def report(self, host: Host, report: Report) -> None:
+        """Pass a report to every checker."""
+        for hear in self._hear_reports:
+            hear(host, report)
 
     def evicted(self, key: str, pod: Pod) -> None:
         """Pass an eviction to every checker before it is executed."""

@@ -35,9 +35,9 @@ class PolicyPage:
 
     @property
     def best(self) -> Result:
-        """Return the other policy nearest to least cost and fewest moves together.
+        """Return the other policy nearest to least cost and fewest restarts together.
 
-        Of equals the one with fewer moves.
+        Of equals the one with fewer restarts.
         """
         others = [entry for entry in self.results if entry is not self.yardstick] or [self.yardstick]
         return knee(
@@ -52,7 +52,7 @@ def sentence(comparison: PolicyPage) -> str:
     """Return what a manager wants to know, in one or two sentences."""
     before, after = comparison.yardstick, comparison.best
     began = (
-        f"In {span(comparison.seconds)}, {before.policy} moved pods {before.pods_disrupted:,} times "
+        f"In {span(comparison.seconds)}, {before.policy} restarted pods {before.pods_disrupted:,} times "
         f"({count(before.pods_disrupted_more_than_once, 'pod')} more than once) and went through "
         f"{count(before.nodes_started, 'new node')}; {count(before.short_lived_nodes, 'node')} lived under 15 minutes"
     )
@@ -74,7 +74,7 @@ def _change(before: Result, after: Result) -> str:
 
 
 COLUMNS = (
-    "policy", "pods moved", "more than once", "new nodes", "lived < 15m", "median life", "node hours", "cost",
+    "policy", "pod restarts", "more than once", "new nodes", "lived < 15m", "median life", "node hours", "cost",
     "waiting", "violations",
 )  # fmt: skip
 

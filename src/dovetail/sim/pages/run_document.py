@@ -10,6 +10,7 @@ from dovetail.report.words import count, dollars, listing
 from dovetail.sim.ledger import Result
 from dovetail.sim.pages.comparison import PolicyPage
 from dovetail.sim.pages.story import featured, story
+from dovetail.sim.recorded_timeline import RECORDED
 from dovetail.sim.timeline import MachineLife, Stays, Taken, Timeline
 
 Json = dict[str, Any]
@@ -138,13 +139,14 @@ def why(taken: Taken, timeline: Timeline) -> str:
     match taken.reason:
         case "Underutilized":
             asked = f", {dollars(taken.required)} asked for" if taken.required else ""
-            because = f"saves {dollars(taken.savings)} per hour{asked}"
+            because = "to save money" if taken.by == RECORDED else f"saves {dollars(taken.savings)} per hour{asked}"
         case "Drifted":
             because = "drifted from what its pool or image says now"
         case "Expired":
             because = "past its expireAfter"
         case "Empty":
-            because = f"no pod left on it, saves {dollars(taken.savings)} per hour"
+            saves = "" if taken.by == RECORDED else f", saves {dollars(taken.savings)} per hour"
+            because = f"no pod left on it{saves}"
         case other:
             because = other
     moved = f"; {count(taken.pods, 'pod')} {'restarts' if taken.pods == 1 else 'restart'}" if taken.pods else ""

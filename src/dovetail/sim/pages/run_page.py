@@ -5,51 +5,80 @@ Made from `Result`s only; runs nothing.
 
 from collections.abc import Sequence
 
+from dovetail.model.money import HOURS_A_MONTH
 from dovetail.report import page as html
-from dovetail.report.words import action_words, count, dollars
+from dovetail.report.words import action_words, count
 from dovetail.sim.ledger import Result
 from dovetail.sim.pages.comparison import COLUMNS, PolicyPage, rows
 from dovetail.sim.pages.run_document import run_document
-from dovetail.sim.pages.story import featured, story
+from dovetail.sim.pages.story import featured, headline, story
+from dovetail.sim.recorded_timeline import RECORDED
+
+_DOLLAR = 10**18
 
 
 def simulation_page(
     comparison: PolicyPage, footer: str, *, title: str = "", lead: str = "", sections: Sequence[str] = ()
 ) -> str:
-    """Return the page of a comparison; `lead` and `sections`, which stand above the tables, are markup."""
+    """Return the page of a comparison; `lead` and `sections`, which come before the table, are markup.
+
+    The end comes first (title, figures, table of all policies), then what happened on the way.
+    """
     pair = featured(comparison)
     before, after = pair[0], pair[-1]
     policies = count(len(comparison.results), "policy", "policies")
-    title = title or f"{comparison.scenario}: {policies}, the same world"
-    above = html.story(story(comparison)) + html.cards(
-        [
-            (_change(f"{before.pods_disrupted:,}", f"{after.pods_disrupted:,}"), "pods moved"),
-            (
-                _change(f"{before.pods_disrupted_more_than_once:,}", f"{after.pods_disrupted_more_than_once:,}"),
-                "pods moved more than once",
-            ),
-            (
-                _change(f"{before.short_lived_nodes:,}", f"{after.short_lived_nodes:,}"),
-                "nodes that lived under 15 minutes",
-            ),
-            (
-                _change(dollars(before.cost, 2), dollars(after.cost, 2)),
-                _change(before.policy, after.policy, "the bill, "),
-            ),
-        ]
+    if not title:
+        title = headline(comparison)
+        against = f": {after.policy} against {before.policy}" if len(pair) > 1 else ""
+        lead = lead or html.text(f"{comparison.scenario}, {policies}, the same world{against}.", 600)
+    above = (
+        html.cards(
+            [
+                (
+                    _change(_month(before, comparison.seconds), _month(after, comparison.seconds)),
+                    _change(before.policy, after.policy, "a month at this rate, "),
+                ),
+                (_change(f"{before.pods_disrupted:,}", f"{after.pods_disrupted:,}"), "pod restarts"),
+                (
+                    _change(f"{before.pods_disrupted_more_than_once:,}", f"{after.pods_disrupted_more_than_once:,}"),
+                    "pods restarted more than once",
+                ),
+                (
+                    _change(f"{before.short_lived_nodes:,}", f"{after.short_lived_nodes:,}"),
+                    "nodes that lived under 15 minutes",
+                ),
+            ]
+        )
+        + html.story(story(comparison))
+        + "".join(sections)
+        + html.panel("Side by side", _side_by_side(comparison))
     )
     body = [
-        *sections,
         html.panel(
-            "Side by side",
-            html.table(COLUMNS, [[html.text(cell) for cell in row] for row in rows(comparison.results)], range(1, 10))
-            + _actions(comparison.results)
+            "What was done",
+            _actions(comparison.results)
             + _outcomes(comparison.results)
             + _violations(comparison.results)
             + (f'<p class="soft">{html.text(comparison.about, 2000)}</p>' if comparison.about else ""),
         ),
     ]
     return html.page(title, lead, "".join(body), footer, above=above, document=run_document(comparison, title))
+
+
+def _side_by_side(comparison: PolicyPage) -> str:
+    """Return every policy's figures at the end, with the bill of a month at this rate."""
+    place = COLUMNS.index("cost") + 1
+    head = [*COLUMNS[:place], "a month", *COLUMNS[place:]]
+    table = [
+        [*map(html.text, row[:place]), html.text(_month(entry, comparison.seconds)), *map(html.text, row[place:])]
+        for row, entry in zip(rows(comparison.results), comparison.results, strict=True)
+    ]
+    return html.table(head, table, range(1, len(head)))
+
+
+def _month(result: Result, seconds: float) -> str:
+    """Return the bill of a month in which the nodes cost as much per hour as in the run."""
+    return f"${result.cost / _DOLLAR * HOURS_A_MONTH * 3600 / seconds:,.0f}" if seconds else "-"
 
 
 def _change(before: str, after: str, label: str = "") -> str:
@@ -86,10 +115,10 @@ def _outcomes(results: Sequence[Result]) -> str:
         ]
         for entry in results
     ]
-    head = ["policy", "commands", "held", "promised", "saved", "nodes reopened", "pods moved", "moved again"]
+    head = ["policy", "commands", "held", "promised", "saved", "nodes reopened", "pods restarted", "restarted again"]
     note = (
         "Commands that save money, in the hour after their end: what they promised for it, and what they saved less "
-        "what nodes cost that were opened in their pools since. Held: nine tenths saved, and no pod moved again."
+        "what nodes cost that were opened in their pools since. Held: nine tenths saved, and no pod restarted again."
     )
     return (
         "<h3>Promised and kept</h3>"
@@ -100,6 +129,8 @@ def _outcomes(results: Sequence[Result]) -> str:
 
 def _violations(results: Sequence[Result]) -> str:
     broken = [(entry.policy, violation) for entry in results for violation in entry.violations]
+    if all(entry.policy == RECORDED for entry in results):
+        return '<p class="soft">Nothing was simulated, so no promise was watched.</p>'
     if not broken:
         return '<p class="good">✓ No promise was broken: budgets, PDBs, pods, launches and taints were watched.</p>'
     table = [

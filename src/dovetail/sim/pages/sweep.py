@@ -37,7 +37,7 @@ def sweep_page(found: Json, results: Sequence[Result] = (), start: datetime | No
         title,
         html.text(found["why"], 1000),
         html.panel(
-            "All policies", html.table(["policy", "place", "cost", "pods moved", "violations"], rows, (2, 3, 4))
+            "All policies", html.table(["policy", "place", "cost", "pod restarts", "violations"], rows, (2, 3, 4))
         ),
         f"Dovetail {__version__}. The same grid gives the same page, on any engine.",
         document=sweep_document(found, title, results, start),

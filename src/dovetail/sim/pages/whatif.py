@@ -1,37 +1,48 @@
 """The page of `dovetail whatif`: the recommendation and the patch, then the comparison of the three runs."""
 
 import json
+from dataclasses import replace
+from typing import Any
 
 from dovetail.report import page as html
+from dovetail.sim.advice import difference_of
 from dovetail.sim.pages.comparison import PolicyPage
 from dovetail.sim.pages.run_page import simulation_page
-from dovetail.sim.whatif import WhatIfAnswer, scatter_sentence
+from dovetail.sim.pages.story import headline
+from dovetail.sim.whatif import WhatIfAnswer
 from dovetail.sim.world.clock import SECOND
 
 
 def whatif_page(answer: WhatIfAnswer, footer: str) -> str:
     """Return the whole page."""
-    changes = ", ".join(f"{key} {value}" for key, value in answer.asked.fields.items())
-    recommendation = answer.recommendation
-    title = f"What if {changes}?"
+    asked, first, recommendation = answer.asked, answer.first, answer.recommendation
+    shown = {**asked.changes, **asked.fields, **({} if asked.manage is None else {"manage": asked.manage})}
+    title = f"What if {', '.join(f'{key} {value}' for key, value in shown.items())}?"
+    same = first.karpenter == replace(first.baseline, policy=first.karpenter.policy)
+    results = (first.baseline, first.changed) if same else (first.baseline, first.karpenter, first.changed)
     story = PolicyPage(
         scenario=title,
         about="",
-        seed=answer.asked.seed,
-        seconds=answer.asked.length / SECOND,
-        results=answer.results,
-        start=answer.window.begin,
-        pair=(answer.baseline, answer.changed),
+        seed=asked.seed,
+        seconds=asked.length / SECOND,
+        results=results,
+        start=asked.now,
+        pair=(first.baseline, first.changed),
     )
-    pools = ", ".join(answer.asked.chosen)
-    patch = html.text(json.dumps(answer.patch, indent=2), 4000).replace("\\u{a}", "\n")
-    advice = "Apply it" if recommendation.apply else "Not recommended"
-    return simulation_page(
-        story,
-        footer,
-        title=title,
-        lead=f"<strong>{advice}.</strong> {html.text(recommendation.why, 2000)} {html.text(scatter_sentence(answer))}",
-        sections=(
-            html.panel("The patch", f"<p>For NodePool {html.text(pools, 2000)}:</p><pre><code>{patch}</code></pre>"),
-        ),
-    )
+    lead = [
+        f"<strong>{recommendation.words}.</strong> {html.text(recommendation.why, 2000)}",
+        html.text(answer.calibration.why, 2000) if answer.calibration.reliable else "",
+        html.text(difference_of(answer.pairs()).sentence()),
+        html.text(f"The plots show seed {asked.seed}." if len(answer.trios) > 1 else ""),
+    ]
+    pools = ", ".join(asked.chosen)
+    sections = [html.panel("The patch", f"<p>For NodePool {html.text(pools, 2000)}:</p>{_code(asked.patch)}")]
+    if asked.new_words:
+        sections.append(html.panel("The settings", f"<p>Of the controller, with it:</p>{_code(asked.new_words)}"))
+    title = f"{', '.join(f'{key} {value}' for key, value in shown.items())}: {headline(story).partition(', ')[2]}"
+    return simulation_page(story, footer, title=title, lead=" ".join(filter(None, lead)), sections=tuple(sections))
+
+
+def _code(tree: dict[str, Any]) -> str:
+    text = html.text(json.dumps(tree, indent=2), 4000).replace("\\u{a}", "\n")
+    return f"<pre><code>{text}</code></pre>"

@@ -180,23 +180,24 @@ def add_arrivals(world: World, cluster: Cluster, begin: datetime) -> int:
             continue
         if stay.since > begin:
             count += 1
-            events.append((stay.since, stay.pod.metadata.name, 1, partial(_arrive, world, stay)))
+            events.append((stay.since, stay.pod.metadata.name, 1, partial(arrive, world, stay)))
         if stay.until is not None and (stay.kind != "Job" or stay.since <= begin):
-            events.append((stay.until, stay.pod.metadata.name, 0, partial(_resize, world, stay, -1)))
+            events.append((stay.until, stay.pod.metadata.name, 0, partial(resize, world, stay, -1)))
     for when, _, _, action in sorted(events, key=lambda event: event[:3]):
         world.at(world.clock.since_start(when), action)
     return count
 
 
-def _arrive(world: World, stay: Stay) -> None:
+def arrive(world: World, stay: Stay) -> None:
+    """Add one pod like a captured one: to its set, or as a Job of its own."""
     if stay.kind == "Job":
         world.outside("a job's pod arrives")
         world.workloads.add(_workload(stay, "Job", stay.pod.metadata.name))
     else:
-        _resize(world, stay, 1)
+        resize(world, stay, 1)
 
 
-def _resize(world: World, stay: Stay, by: int) -> None:
+def resize(world: World, stay: Stay, by: int) -> None:
     """Change a set by one pod; the first one creates the set."""
     kind = "StatefulSet" if stay.kind == "StatefulSet" else "ReplicaSet"
     if world.workloads.has(kind, stay.key):

@@ -9,7 +9,6 @@ Karpenter's kwok provider reads.
 
 import argparse
 import gzip
-import json
 import sys
 import zlib
 from collections.abc import Callable, Sequence
@@ -20,16 +19,19 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
+from dovetail.api.reading.decode import unreadable_quantity
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
+from dovetail.model.cluster import cluster_of
 from dovetail.model.money import parse_money
-from dovetail.model.objects import DisruptionSpec, NodePool, PodTemplate, SelectorRequirement
+from dovetail.model.objects import DisruptionSpec, NodePool, ObjectMeta, Pod, PodTemplate, SelectorRequirement
 from dovetail.model.quantity import resource_amount
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
+from dovetail.model.timing.duration import parse_nillable
 from dovetail.sim.checks.watch import Watch
 from dovetail.sim.ledger import Result, RunLedger
 from dovetail.sim.scenarios.scenario import ScenarioError
@@ -116,72 +118,170 @@ def _when(growing: list[tuple[float, int]], total: int) -> float:
 def _read(path: Path) -> Any:
     try:
         raw = path.read_bytes()
-        return json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
-    except (OSError, EOFError, zlib.error, ValueError):
+        return msgspec.json.decode(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError):
         raise ScenarioError(f"{path}: can't be read; write the path of a JSON file, plain or .gz") from None
+
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+_Second = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+
+
+class _Step(msgspec.Struct):
+    t: _Second
+    deployment: str
+    replicas: _Count
+
+
+class _NamedMeta(msgspec.Struct):
+    name: str
+    namespace: str = "default"
+
+
+class _DeploymentSpec(msgspec.Struct):
+    template: PodTemplate
+    replicas: _Count = 1
+
+
+class _Deployment(msgspec.Struct):
+    metadata: _NamedMeta
+    spec: _DeploymentSpec
+
+
+class _Claim(msgspec.Struct, rename="camel"):
+    seen: _Second
+    gone: _Second = 0.0
+    type: str = ""
+    zone: str = ""
+    capacity_type: str = ""
+
+
+class _Command(msgspec.Struct):
+    decision: str
+    pods: _Count
+
+
+class _Look(msgspec.Struct):
+    t: _Second
+    nodes: _Count
+    count: _Count
+
+
+class _File(msgspec.Struct, rename="camel"):
+    """The shape of the file: what is not as written here is refused before anything is simulated."""
+
+    node_pool: NodePool
+    deployments: list[_Deployment]
+    scale: list[_Step]
+    node_claims: list[_Claim]
+    commands: list[_Command]
+    pods: list[_Look]
+    about: str = ""
 
 
 def load_recording(path: Path) -> Recording:
     """Return a recording from its file."""
     tree = _read(path)
     try:
-        return Recording(
-            about=str(tree.get("about", "")),
-            pool=msgspec.convert(tree["nodePool"], NodePool),
-            deployments=tuple(tree["deployments"]),
-            scale=tuple((float(e["t"]), str(e["deployment"]), int(e["replicas"])) for e in tree["scale"]),
-            claims=tuple(tree["nodeClaims"]),
-            commands=tuple(tree["commands"]),
-            pods=tuple(tree["pods"]),
-        )
-    except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
+        file = msgspec.convert(tree, _File)
+        known = {deployment.metadata.name for deployment in file.deployments}
+        strange = sorted({step.deployment for step in file.scale} - known)
+        if strange:
+            raise ValueError(f"scale names a deployment that it does not have: {strange[0][:60]!r}")
+        if any(later.t < look.t for look, later in pairwise(file.pods)):
+            raise ValueError("pods are not in the order of time")
+        _check_texts(file)
+    except (ValueError, RecursionError) as error:
         raise ScenarioError(
             f"{path}: it is no recording ({error}); write one with nodePool, deployments, scale"
         ) from None
+    return Recording(
+        about=file.about,
+        pool=file.node_pool,
+        deployments=tuple(tree["deployments"]),
+        scale=tuple((step.t, step.deployment, step.replicas) for step in file.scale),
+        claims=tuple(tree["nodeClaims"]),
+        commands=tuple(tree["commands"]),
+        pods=tuple(tree["pods"]),
+    )
+
+
+def _check_texts(file: _File) -> None:
+    """Raise for an amount or a duration that the simulation could not read."""
+    pods = [
+        Pod(metadata=ObjectMeta(name=str(number)), spec=deployment.spec.template.spec)
+        for number, deployment in enumerate(file.deployments)
+    ]
+    unreadable = unreadable_quantity(cluster_of(pods))
+    if unreadable is not None:
+        raise ValueError(unreadable)
+    spec = file.node_pool.spec.template.spec
+    for text in (spec.expire_after, spec.termination_grace_period):
+        if text is not None:
+            parse_nillable(str(text))
+
+
+class _Need(msgspec.Struct):
+    key: str
+    values: tuple[str, ...]
+
+
+class _KwokOffering(msgspec.Struct):
+    requirements: tuple[_Need, ...] = msgspec.field(name="Requirements")
+    price: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = msgspec.field(name="Price")
+
+
+class _KwokType(msgspec.Struct, rename="camel"):
+    name: str
+    architecture: str
+    operating_systems: tuple[str, ...]
+    resources: dict[str, str | int]
+    offerings: tuple[_KwokOffering, ...]
 
 
 def load_kwok_types(path: Path) -> Catalogue:
     """Read instance types as Karpenter's kwok provider does."""
     try:
-        return Catalogue(instance_types=tuple(_kind(entry) for entry in _read(path)), source=str(path.name))
-    except (KeyError, TypeError, ValueError) as error:
+        found = msgspec.convert(_read(path), list[_KwokType])
+        return Catalogue(instance_types=tuple(_kind(entry) for entry in found), source=str(path.name))
+    except (LookupError, ValueError, RecursionError) as error:
         raise ScenarioError(
-            f"{path}: these are no kwok instance types ({error}); write a list with name, offerings"
+            f"{path}: these are not kwok instance types ({error}); write a list with name, offerings"
         ) from None
 
 
-def _kind(entry: dict[str, Any]) -> InstanceType:
-    offerings = tuple(_offering(offer) for offer in entry["offerings"])
-    cpu, memory = entry["resources"]["cpu"], entry["resources"]["memory"]
+def _kind(entry: _KwokType) -> InstanceType:
+    offerings = tuple(_offering(offer) for offer in entry.offerings)
+    cpu, memory = entry.resources["cpu"], entry.resources["memory"]
     labels = {
-        names.INSTANCE_TYPE: (entry["name"],),
-        names.ARCH: (entry["architecture"],),
-        names.OS: tuple(entry["operatingSystems"]),
+        names.INSTANCE_TYPE: (entry.name,),
+        names.ARCH: (entry.architecture,),
+        names.OS: entry.operating_systems,
         names.ZONE: tuple(dict.fromkeys(offering.zone for offering in offerings)),
         names.CAPACITY_TYPE: tuple(dict.fromkeys(offering.capacity_type for offering in offerings)),
         "karpenter.kwok.sh/instance-size": (str(cpu),),
-        "karpenter.kwok.sh/instance-family": (entry["name"].partition("-")[0],),
+        "karpenter.kwok.sh/instance-family": (entry.name.partition("-")[0],),
         "karpenter.kwok.sh/instance-cpu": (str(cpu),),
         "karpenter.kwok.sh/instance-memory": (str(memory),),
     }
     return InstanceType(
-        name=entry["name"],
+        name=entry.name,
         requirements=tuple(
             SelectorRequirement(key=key, operator="In", values=values) for key, values in labels.items()
         ),
-        capacity={name: resource_amount(name, text) for name, text in {"pods": "110", **entry["resources"]}.items()},
+        capacity={name: resource_amount(name, text) for name, text in {"pods": "110", **entry.resources}.items()},
         overhead={"cpu": _KWOK_CPU, "memory": _KWOK_MEMORY},
         offerings=offerings,
     )
 
 
-def _offering(entry: dict[str, Any]) -> Offering:
-    given = {need["key"]: need["values"][0] for need in entry["Requirements"]}
+def _offering(entry: _KwokOffering) -> Offering:
+    given = {need.key: need.values[0] for need in entry.requirements}
     return Offering(
         capacity_type=given[names.CAPACITY_TYPE],
         zone=given[names.ZONE],
-        price=parse_money(Decimal(repr(entry["Price"]))),
-        price_float=float(entry["Price"]),
+        price=parse_money(Decimal(repr(entry.price))),
+        price_float=entry.price,
     )
 
 

@@ -1,7 +1,7 @@
 """Scenarios: a cluster, what happens to it and the policies to compare, as short YAML.
 
 Reads and checks a file and gives a `Scenario`, a plain value; `sim.stage` makes a world of it. Whatever is wrong is
-said in one sentence with file, line and what to write instead. docs/simulator.md describes the format.
+said in one sentence with file, line and what to write instead. docs/internals/simulator.md describes the format.
 """
 
 import difflib
@@ -17,18 +17,22 @@ import yaml
 
 from dovetail.api.findings import InputError
 from dovetail.api.reading.yaml_tree import parse_yaml
-from dovetail.api.settings import settings_of
+from dovetail.api.settings import TARIFF_KEYS, settings_of
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.settings import (
+    DOVETAIL,
+    KARPENTER_1_15,
     PROFILES,
     RECOMMENDED,
     RECOMMENDED_DISRUPTION,
     RECOMMENDED_NAME,
     Profile,
     Settings,
+    Tariff,
 )
 from dovetail.model.timing.duration import DurationError, parse_simple
+from dovetail.recordings.read import ClusterRecording
 from dovetail.sim.scenarios.scenario_checks import check_scenario
 from dovetail.sim.scenarios.sections import ArrivalsSection, PolicySection, ScenarioFile
 from dovetail.sim.world.clock import Span
@@ -40,13 +44,33 @@ class ScenarioError(InputError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A policy ready to run. `pools`: the pools of a captured cluster that `disruption` is for; none named: all."""
+    """A policy ready to run.
+
+    `pools`: the pools of a captured cluster that `disruption` is for; none named: all. `managed`: the pools of a
+    captured cluster that Dovetail manages; None: all, unless the settings play Karpenter. `karpenter`: the settings of
+    the Karpenter beside Dovetail.
+    """
 
     name: str
     settings: Settings
     disruption: dict[str, Any] = field(default_factory=dict)
     beside_karpenter: bool = False
     pools: tuple[str, ...] = ()
+    managed: tuple[str, ...] | None = None
+    karpenter: Settings = KARPENTER_1_15
+
+    def paying(self, tariff: Tariff | None) -> "Policy":
+        """Return the policy with settings that know a tariff, unless they name one of their own."""
+        if not tariff:
+            return self
+        settings = self.settings if self.settings.tariff else self.settings.paying(tariff)
+        return replace(self, settings=settings, karpenter=self.karpenter.paying(tariff))
+
+    def manages(self, pool: str) -> bool:
+        """Return whether Dovetail manages a pool under this policy."""
+        if self.settings.rules.plays_karpenter:
+            return False
+        return self.managed is None or pool in self.managed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +78,11 @@ class Scenario:
     """A scenario ready to be staged; times in nanoseconds.
 
     `arrivals`: how much of the captured cluster's last hours is replayed, if any; its `start` is the capture's then.
-    `captured`, `catalogue` and `begin`: the captured cluster, its catalogue and when its arrivals begin, where they are
-    known already (`sim.whatif`).
+    `captured` and `catalogue`: the captured cluster and its catalogue, where they are known already (`sim.whatif`).
+    `recorded`: the recording whose load is replayed from `start` on. `turnover`: how long a stretch of the captured
+    cluster's past is repeated from `start` on, if any. `figures_only`: keep no history of single nodes and pods, which
+    only pages show. `tariff`: what machines really cost, for every policy alike; None: as each policy's settings say.
+    `settle`: how long the controllers have run when the counting begins; `until` counts from then on.
     """
 
     name: str
@@ -67,9 +94,13 @@ class Scenario:
     file: ScenarioFile
     policies: tuple[Policy, ...]
     arrivals: int | None = None
-    begin: datetime | None = None
+    turnover: int | None = None
     captured: Cluster | None = None
+    recorded: ClusterRecording | None = None
     catalogue: Catalogue | None = None
+    figures_only: bool = False
+    tariff: Tariff | None = None
+    settle: int = 0
 
     def policy(self, name: str) -> Policy:
         """Return the policy of that name; raise ScenarioError if the scenario has none."""
@@ -129,6 +160,7 @@ def parse_scenario(data: str, source: str) -> Scenario:
         file=wire,
         policies=tuple(reader.policy(name, section, f"policies.{name}") for name, section in wire.policies.items()),
         arrivals=reader.arrivals(wire),
+        tariff=reader.tariff(wire),
     )
 
 
@@ -136,7 +168,7 @@ def with_trace(scenario: Scenario, file: str) -> Scenario:
     """Return the scenario, replaying another trace."""
     section = scenario.file.trace
     if section is None:
-        raise ScenarioError(f"{scenario.source}: it replays no trace; leave --trace away, or add a `trace:` section")
+        raise ScenarioError(f"{scenario.source}: it replays no trace; remove --trace, or add a `trace:` section")
     trace = msgspec.structs.replace(section, file=str(Path(file).resolve()))
     return replace(scenario, file=msgspec.structs.replace(scenario.file, trace=trace))
 
@@ -282,6 +314,18 @@ class _Reader:
                 "until", f"{wire.until} is longer than the {section.window} of arrivals; write less, or a longer window"
             )
         return window
+
+    def tariff(self, wire: ScenarioFile) -> Tariff | None:
+        """Return what machines really cost; None: no section says."""
+        if not wire.prices:
+            return None
+        wrong = next((key for key in wire.prices if key not in TARIFF_KEYS), None)
+        if wrong is not None:
+            raise self.fail(f"prices.{wrong}", f"there is no such key; write one of: {', '.join(TARIFF_KEYS)}")
+        try:
+            return settings_of(wire.prices, DOVETAIL).tariff
+        except InputError as error:
+            raise self.fail("prices", str(error)) from None
 
     def policy(self, name: str, section: PolicySection, path: str) -> Policy:
         """Return a policy with its settings read."""

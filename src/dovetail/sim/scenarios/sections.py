@@ -1,7 +1,7 @@
 """The format of a scenario's file: one struct per section, camelCase in the file, unknown fields are errors.
 
-Plain shapes with their defaults; times and names are checked by `sim.scenario`, which reads them. docs/simulator.md
-describes the format.
+Plain shapes with their defaults; times and names are checked by `sim.scenario`, which reads them.
+docs/internals/simulator.md describes the format.
 """
 
 from typing import Any
@@ -218,12 +218,17 @@ class PolicySection(_Strict, frozen=True, kw_only=True):
 
 
 class TraceSection(_Strict, frozen=True, kw_only=True):
-    """Pods that come and go as a trace file says; `file` may be given on the command line instead."""
+    """Pods that come and go as a trace file says; `file` may be given on the command line instead.
+
+    `skip`: how much of it to leave out at its beginning; `auto`: the whole hours before the first pod. `share`: which
+    part of the pods to take, the same ones each time.
+    """
 
     file: str = ""
     namespace: str = "trace"
     speed: float = 1.0
     limit: int = 0
+    share: float = 1.0
     cpu_scale: float = 1.0
     memory_scale: float = 1.0
     skip: str = "0s"
@@ -248,6 +253,7 @@ class ScenarioFile(_Strict, frozen=True, kw_only=True):
     types: tuple[str, ...] = ()
     zones: tuple[str, ...] = ("zone-a", "zone-b", "zone-c")
     cloud: CloudSection = CloudSection()
+    prices: dict[str, Any] = {}
     pools: tuple[PoolSection, ...] = ()
     nodes: tuple[NodesSection, ...] = ()
     workloads: tuple[WorkloadSection, ...] = ()

@@ -26,15 +26,18 @@ from dovetail.model.objects import (
 )
 from dovetail.sim.scenarios.arrivals import add_arrivals, as_of, window_of
 from dovetail.sim.scenarios.captured import load_captured, start_from
+from dovetail.sim.scenarios.recorded_load import add_recorded_load
+from dovetail.sim.scenarios.recorded_times import recorded_pod_times, recorded_times
 from dovetail.sim.scenarios.scenario import Policy, Scenario, ScenarioError
 from dovetail.sim.scenarios.scenario_objects import disruption_of, pod_spec, pool_of
 from dovetail.sim.scenarios.sections import CurveSection, SickStep, StepSection, WorkloadSection
 from dovetail.sim.scenarios.simulated_cloud import catalogue_of, times_of
 from dovetail.sim.scenarios.spans import span
 from dovetail.sim.scenarios.traces import add_trace
+from dovetail.sim.scenarios.turnover import add_turnover
 from dovetail.sim.world.clock import HOUR
 from dovetail.sim.world.workloads import Workload
-from dovetail.sim.world.world import World, WorldConfig, managed
+from dovetail.sim.world.world import World, WorldConfig, managed, unmanaged
 
 
 class Stage:
@@ -43,16 +46,23 @@ class Stage:
     def __init__(self, scenario: Scenario, policy: Policy, seed: int) -> None:
         self.scenario = scenario
         self.policy = policy
+        tariff = policy.settings.tariff if scenario.tariff is None else scenario.tariff
         file, start = scenario.file, scenario.start
         self._cluster = scenario.captured
         if self._cluster is None and file.cluster is not None:
             self._cluster = load_captured(scenario, file.cluster)
         self._begin: datetime | None = None
         if self._cluster is not None and scenario.arrivals is not None:
-            self._begin = scenario.begin or window_of(self._cluster, scenario.arrivals, str(file.cluster))[0]
+            self._begin = window_of(self._cluster, scenario.arrivals, str(file.cluster))[0]
             start = self._begin - timedelta(microseconds=scenario.warm_up // 1000)
         self.world = World(
-            WorldConfig(catalogue=catalogue_of(scenario), seed=seed, start=start, times=times_of(file.cloud))
+            WorldConfig(
+                catalogue=catalogue_of(scenario),
+                seed=seed,
+                start=start,
+                times=times_of(file.cloud) if scenario.recorded is None else recorded_times(scenario.recorded),
+                tariff=tariff,
+            )
         )
         self._dice = self.world.dice.stream("workloads")
         self._steps = self.world.dice.stream("steps")
@@ -71,9 +81,14 @@ class Stage:
                 age = span(group.age).draw(self._dice)
                 world.add_node(group.pool, group.type, zones[index % len(zones)], group.capacity_type, age=age)
         if self._cluster is not None and self._begin is None:
-            start_from(world, self._cluster, self._adapt)
+            start_from(world, self._cluster, self._adapt, self.policy.manages)
+            if self.scenario.recorded is not None:
+                world.kubelets.times = recorded_pod_times(self.scenario.recorded)
+                add_recorded_load(world, self.scenario.recorded, self.scenario.start, self._adapt)
+            if self.scenario.turnover is not None:
+                add_turnover(world, self._cluster, self.scenario.start, self.scenario.turnover)
         elif self._cluster is not None and self._begin is not None:
-            start_from(world, as_of(self._cluster, self._begin), self._adapt)
+            start_from(world, as_of(self._cluster, self._begin), self._adapt, self.policy.manages)
             add_arrivals(world, self._cluster, self._begin)
         for work in file.workloads:
             for index in range(work.count):
@@ -92,7 +107,7 @@ class Stage:
                 pool = with_policy_fields(pool, policy.disruption)
             except (msgspec.ValidationError, ValueError) as error:
                 raise ScenarioError(f"disruption: {error}; write it as in a NodePool's spec.disruption") from None
-        return pool if self.policy.settings.rules.plays_karpenter else managed(pool)
+        return managed(pool) if policy.manages(pool.metadata.name) else unmanaged(pool)
 
     def _draw(self, options: Any) -> Any:
         return options[self._dice.randrange(len(options))] if isinstance(options, tuple) else options

@@ -14,7 +14,7 @@ from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.node_claims import node_claim_tree
 from dovetail.lifecycle.effects.objects import Answer, ConflictError, RefusedError, object_of, patched, perform, tree_of
-from dovetail.lifecycle.effects.writes import PODS_ON, Create, Delete, Patch, Ref, Tree, Write
+from dovetail.lifecycle.effects.writes import PDBS, PODS_ON, Create, Delete, Patch, Ref, Tree, Write
 from dovetail.lifecycle.messages import ClusterInstruction, Failure, InstructionSucceeded, PublishEvent
 from dovetail.model import names
 from dovetail.model.command import Replacement
@@ -60,6 +60,9 @@ class Actuator:
         """Return an object as JSON, or None."""
         if ref.kind == PODS_ON:
             return {"pods": tuple(self.store.pods_on.get(ref.name, {}).values())}
+        if ref.kind == PDBS:
+            self.store.on_settle()
+            return {"pdbs": tuple(self.store.pdbs[key] for key in sorted(self.store.pdbs))}
         item = self._find(ref)
         return None if item is None else tree_of(item)
 

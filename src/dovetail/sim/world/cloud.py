@@ -2,17 +2,19 @@
 
 Chooses the cheapest offering in stock that a NodeClaim allows (price, then type name; zones of equal price at random or
 by name). Spot prices may change; every change is announced as a new catalogue. Knows no pods. The bill is exact:
-attodollars per hour times nanoseconds, divided only when someone asks.
+attodollars per hour times nanoseconds, divided only when someone asks. With a meter the machines cost what they cost
+together (`sim.world.metering`), else the sum of their prices.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Final
 
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
-from dovetail.model.money import Money
+from dovetail.model.money import Money, nearest
 from dovetail.model.objects import NodeClaim
 from dovetail.model.quantity import resource_amount
 from dovetail.scheduling.launch.purchase import LaunchableTypes, Machine, launch_order
@@ -48,11 +50,17 @@ class Instance:
     zone: str
     capacity_type: str
     started: int
+    pool: str = ""
+    region: str = ""
 
     @property
     def offering(self) -> OfferingKey:
         """Return what it was bought as."""
         return (self.kind.name, self.zone, self.capacity_type)
+
+
+Meter = Callable[[Iterable[Instance], Catalogue], Fraction]
+"""What machines cost an hour together."""
 
 
 class Cloud:
@@ -72,8 +80,10 @@ class Cloud:
         self._unavailable: dict[OfferingKey, int] = {}
         self._launchable = LaunchableTypes(())
         self._prices: dict[OfferingKey, Money] = {}
+        self.meter: Meter | None = None
         self._rate: Money = 0
-        self._bill = 0
+        self._metered: Fraction | None = None
+        self._bill: Fraction | int = 0
         self._billed_at = 0
         self._index()
         if times.price_interval and times.price_sigma:
@@ -94,6 +104,8 @@ class Cloud:
             zone=offering.zone,
             capacity_type=offering.capacity_type,
             started=self.clock.now,
+            pool=claim.metadata.labels.get(names.NODEPOOL, ""),
+            region=claim.metadata.labels.get(names.REGION, ""),
         )
         self._accrue()
         self.instances[name] = instance
@@ -104,18 +116,19 @@ class Cloud:
             self.clock.after(int(wait * HOUR), self._interrupt, instance)
         return instance
 
-    def adopt(self, claim: str, kind: InstanceType, zone: str, capacity_type: str, started: int) -> None:
+    def adopt(self, instance: Instance) -> None:
         """Add a machine that ran before the simulation started; it is billed from now on."""
         self._accrue()
-        instance = Instance(claim=claim, kind=kind, zone=zone, capacity_type=capacity_type, started=started)
-        self.instances[claim] = instance
+        self.instances[instance.claim] = instance
         self._rate += self._prices.get(instance.offering, 0)
 
     def terminate(self, claim: str) -> None:
         """Terminate a machine; one that is already gone is ignored."""
-        instance = self.instances.pop(claim, None)
+        instance = self.instances.get(claim)
         if instance is not None:
-            self._accrue(before=instance)
+            self._accrue()
+            del self.instances[claim]
+            self._rate -= self._prices.get(instance.offering, 0)
             self.on_gone(instance)
 
     def _cheapest(self, claim: NodeClaim) -> tuple[InstanceType, Offering] | None:
@@ -221,11 +234,12 @@ class Cloud:
 
     # ------------------------------------------------------------ the bill
 
-    def _accrue(self, before: Instance | None = None) -> None:
-        self._bill += self._rate * (self.clock.now - self._billed_at)
-        self._billed_at = self.clock.now
-        if before is not None:
-            self._rate -= self._prices.get(before.offering, 0)
+    def _accrue(self) -> None:
+        """Bill the time since the last change; call it before every change."""
+        if self.clock.now > self._billed_at:
+            self._bill += self._exact_rate() * (self.clock.now - self._billed_at)
+            self._billed_at = self.clock.now
+        self._metered = None
 
     def bill(self) -> Money:
         """Return what all machines have cost so far."""
@@ -235,7 +249,15 @@ class Cloud:
     @property
     def rate(self) -> Money:
         """Return what the machines that run now cost per hour."""
-        return self._rate
+        found = self._exact_rate()
+        return found if isinstance(found, int) else nearest(found)
+
+    def _exact_rate(self) -> Fraction | Money:
+        if self.meter is None:
+            return self._rate
+        if self._metered is None:
+            self._metered = self.meter(self.instances.values(), self.catalogue)
+        return self._metered
 
     def price_of(self, offering: OfferingKey) -> Money:
         """Return the price per hour of an offering; 0 where it is not in the catalogue."""

@@ -30,6 +30,7 @@ from dovetail.lifecycle.reports import Report
 from dovetail.model.objects import AnyObject
 from dovetail.model.settings import Settings
 from dovetail.sim.world.actuate import SEAL, Actuator, Answer, ClusterInstruction
+from dovetail.sim.world.calls import Calls
 from dovetail.sim.world.clock import SECOND, Alarm, Clock
 from dovetail.sim.world.cloud import Cloud
 from dovetail.sim.world.store import Change, WorldStore
@@ -43,6 +44,12 @@ class Line:
     watch_delay: int = SECOND // 10
     call_delay: int = SECOND // 20
     batches: bool = True
+    spreads_calls: bool = False
+    """Whether each call takes its own time to arrive; else they are executed at once, one after the other."""
+
+    def reach(self, asked: ClusterInstruction) -> int:
+        """Return how long a call takes to arrive (nanoseconds)."""
+        return 0
 
     def events(self, event: Event) -> list[tuple[int, Event]]:
         """Return what arrives of an event, and after which delay (nanoseconds)."""
@@ -87,6 +94,7 @@ class Host:
         self.after_act: Callable[[Host, ClusterInstruction], bool] = lambda host, asked: True
         self._owed: dict[tuple[str, str], AnyObject | None] = {}
         """What was not delivered to the engine yet: by kind and key, the object as the engine knows it."""
+        self._calls = Calls(clock, self.line.reach, self._execute)
         self._life = 0
         self._wake: Alarm | None = None
         self._flush: Alarm | None = None
@@ -114,6 +122,7 @@ class Host:
         self._life += 1
         self.is_up = False
         self._owed.clear()
+        self._calls.drop_all()
         for timer in (self._wake, self._flush):
             if timer is not None:
                 timer.cancel()
@@ -133,6 +142,8 @@ class Host:
     def lead(self, *, leads: bool) -> None:
         """Set whether this engine leads."""
         if self.is_up:
+            if not leads:
+                self._calls.drop_all()
             self.send(LeadershipGained() if leads else LeadershipLost())
 
     def settings(self, settings: Settings) -> None:
@@ -232,16 +243,25 @@ class Host:
         self._wake = self.clock.at(max(due, self.clock.now + 1), self._tick, self._life)
 
     def _act(self, asked: ClusterInstruction) -> None:
-        if not self.before_act(self, asked):
-            return
+        if self.line.spreads_calls:
+            self._calls.take(asked, self._life)
+        else:
+            self._execute(asked, self._life)
+
+    def _execute(self, asked: ClusterInstruction, life: int) -> int:
+        """Execute a call at the API server, also of a process that has died; return how long its answer takes."""
+        if life == self._life and not self.before_act(self, asked):
+            return 0
         for hear in self.on_instruction:
             hear(self, asked)
-        life = self._life
+        took = 0
         if not isinstance(asked, PublishEvent):  # nobody waits for the answer to one of those
             for delay, answer in self.line.call(asked, lambda: self.actuator.carry_out(asked)):
+                took = max(took, delay)
                 self.clock.after(delay, self._arrive, life, answer)
-        if not self.after_act(self, asked):
-            return
+        if life == self._life:
+            self.after_act(self, asked)
+        return took
 
 
 def _event(kind: str, key: str, old: AnyObject | None, new: AnyObject | None) -> Event:

@@ -1,6 +1,6 @@
 """Deployments of the simulated cluster that roll: a new pod first, then an old one stops, until all are new.
 
-Only workloads that ask to surge get a Deployment of their own (spec section 20); for all others a ReplicaSet is
+Only workloads that ask to surge get a Deployment of their own (docs/rules.md#surge); for all others a ReplicaSet is
 enough. A change of the pod template starts the rolling update: one pod more than wanted, and an old one stops as soon
 as there are enough ready ones without it. Where pods land is not known here.
 """

@@ -1,7 +1,7 @@
 """Nodes that fall ill in the simulated cluster: a condition turns bad, and may turn good again.
 
 A node that is not ready takes no new pods and its pods are not ready; with status Unknown its kubelet is silent. Five
-minutes later its pods are evicted, as Kubernetes does with the default tolerations. Repair rules (spec section 19)
+minutes later its pods are evicted, as Kubernetes does with the default tolerations. Repair rules (docs/rules.md#repair)
 decide what happens to such a node. Sits in sim, beside the kubelets.
 """
 

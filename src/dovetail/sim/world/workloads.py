@@ -8,6 +8,7 @@ replaces, so that a run can count how often one replica was moved. Doesn't know 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
 from hashlib import sha256
 from typing import Any, Final, cast
 
@@ -92,6 +93,8 @@ class _Set:
     asked: bool = False
     done: int = 0
     extra: int = 0
+    own: dict[str, PodShape] = field(default_factory=dict)
+    """What single pods of a StatefulSet keep when they are made again, such as their volumes."""
 
 
 class Workloads:
@@ -122,19 +125,7 @@ class Workloads:
         uid = self.store.new_uid()
         version = "batch/v1" if workload.kind == "Job" else "apps/v1"
         owner = OwnerReference(api_version=version, kind=workload.kind, name=workload.name, uid=uid, controller=True)
-        template = Pod(
-            metadata=ObjectMeta(
-                namespace=workload.namespace,
-                labels=workload.labels,
-                annotations=workload.annotations,
-                owner_references=(owner,),
-            ),
-            spec=_with_daemon_tolerations(workload.spec) if workload.kind == "DaemonSet" else workload.spec,
-        )
-        selector = LabelSelectorSpec(match_labels=workload.labels)
-        counted = selector if workload.kind in ("ReplicaSet", "StatefulSet") else None
-        shape = shape_of(template, start=workload.start, stop=workload.stop, default_selector=counted)
-        entry = _Set(workload, owner, shape, workload.replicas)
+        entry = _Set(workload, owner, _template_shape(workload, owner), workload.replicas)
         self._write(entry, uid)
         if workload.kind == "DaemonSet":
             self._daemons[workload.key] = entry
@@ -146,7 +137,11 @@ class Workloads:
             self._ask(entry)
 
     def adopt(self, pod: Pod) -> None:
-        """Take over a pod that was there before: its owner, or one made for it, recreates it when it goes."""
+        """Take over a pod that was there before: its owner, or one made for it, recreates it when it goes.
+
+        Each pod keeps its own shape. New pods of its owner get what all of its pods have in common: a mark that a
+        person put on one pod goes with that pod.
+        """
         key = f"{pod.metadata.namespace}/{pod.metadata.name}"
         owner = next((entry for entry in pod.metadata.owner_references if entry.kind), None)
         if owner is not None and owner.kind in ("DaemonSet", "Node"):
@@ -167,14 +162,42 @@ class Workloads:
                 annotations=pod.metadata.annotations,
                 spec=replace(pod.spec, node_name=""),
             )
-            entry = self._sets[name] = _Set(work, owner, self.shapes.of(key, pod), 0)
+            entry = self._sets[name] = _Set(work, owner, _template_shape(work, owner), 0)
+        else:
+            self._share(entry, pod)
+        shape = self.shapes.of(key, pod)
         entry.desired += 1
         entry.pods[key] = None
+        if kind == "StatefulSet":
+            entry.own[key] = shape
         self._lines += 1
         self.line_of[key] = key
         self._set_of[key] = entry
-        self.shapes.set(key, entry.shape)
         self.store.put(pod)
+
+    def _share(self, entry: _Set, pod: Pod) -> None:
+        """Leave only what one more pod of a set also has in the labels and annotations of its new pods."""
+        work, meta = entry.workload, pod.metadata
+        labels, annotations = _common(work.labels, meta.labels), _common(work.annotations, meta.annotations)
+        if labels is not work.labels or annotations is not work.annotations:
+            entry.workload = with_fields(work, labels=labels, annotations=annotations)
+            entry.shape = _template_shape(entry.workload, entry.owner)
+
+    def adopt_daemons(self, found: DaemonSet) -> None:
+        """Take over a DaemonSet: nodes that join later get its pods; those that are there have theirs."""
+        meta, template = found.metadata, found.spec.template
+        if not template.spec.containers:
+            return  # the capture holds no template
+        work = Workload(
+            kind="DaemonSet",
+            name=meta.name,
+            namespace=meta.namespace,
+            labels=template.metadata.labels,
+            annotations=template.metadata.annotations,
+            spec=template.spec,
+        )
+        owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name=meta.name, uid=meta.uid, controller=True)
+        self._daemons[work.key] = _Set(work, owner, _template_shape(work, owner), 0)
 
     def scale(self, kind: str, key: str, replicas: int) -> None:
         """Set the desired number of pods."""
@@ -187,6 +210,11 @@ class Workloads:
     def remove(self, kind: str, key: str) -> None:
         """Take a workload out of the cluster, with its pods."""
         self.scale(kind, key, 0)
+
+    def respec(self, kind: str, key: str, spec: PodSpec) -> None:
+        """Make the next pods of a workload with another spec, as a webhook or an autoscaler would."""
+        entry = self._sets[f"{kind}/{key}"]
+        entry.shape = _template_shape(with_fields(entry.workload, spec=spec), entry.owner)
 
     def desired(self, kind: str, key: str) -> int:
         """Return the desired number of pods."""
@@ -298,10 +326,11 @@ class Workloads:
         entry.pods[key] = None
         self.line_of[key] = line
         self._set_of[key] = entry
-        self.shapes.set(key, entry.shape)
-        self.store.put_pod(self._pod(entry, name), key)
+        shape = entry.own.get(key, entry.shape) if entry.own else entry.shape
+        self.shapes.set(key, shape)
+        self.store.put_pod(self._pod(entry, name, shape), key)
 
-    def _pod(self, entry: _Set, name: str, node: str = "") -> Pod:
+    def _pod(self, entry: _Set, name: str, shape: PodShape, node: str = "") -> Pod:
         work = entry.workload
         return Pod(
             metadata=ObjectMeta(
@@ -312,7 +341,7 @@ class Workloads:
                 creation_timestamp=self.clock.instant(),
                 owner_references=(entry.owner,),
             ),
-            spec=replace(entry.shape.spec, node_name=node) if node else entry.shape.spec,
+            spec=replace(shape.spec, node_name=node) if node else shape.spec,
             status=_PENDING,
         )
 
@@ -412,11 +441,30 @@ class Workloads:
         if key in self.store.pods:
             return
         self.shapes.set(key, entry.shape)
-        self.kubelets.start(key, self.store.put_pod(self._pod(entry, pod_name, node=name), key), entry.shape)
+        self.kubelets.start(
+            key, self.store.put_pod(self._pod(entry, pod_name, entry.shape, node=name), key), entry.shape
+        )
 
 
 def _startup_keys(node: Node) -> tuple[str, ...]:
     return tuple(taint.key for taint in node.spec.taints if taint.key.startswith("node.kubernetes.io/"))
+
+
+def _template_shape(work: Workload, owner: OwnerReference) -> PodShape:
+    """Return the shape of the pods that a workload makes."""
+    template = Pod(
+        metadata=ObjectMeta(
+            namespace=work.namespace, labels=work.labels, annotations=work.annotations, owner_references=(owner,)
+        ),
+        spec=_with_daemon_tolerations(work.spec) if work.kind == "DaemonSet" else work.spec,
+    )
+    selector = LabelSelectorSpec(match_labels=work.labels)
+    counted = selector if work.kind in ("ReplicaSet", "StatefulSet") else None
+    return shape_of(template, start=work.start, stop=work.stop, default_selector=counted)
+
+
+def _common(some: dict[str, str], others: dict[str, str]) -> dict[str, str]:
+    return some if some == others else {key: value for key, value in some.items() if others.get(key) == value}
 
 
 def _with_daemon_tolerations(spec: PodSpec) -> PodSpec:

@@ -18,13 +18,14 @@ from dovetail.lifecycle.engine_state import EngineRole
 from dovetail.lifecycle.messages import Instruction, TaintNode
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType
+from dovetail.model.cluster import Cluster
 from dovetail.model.command import Replacement
 from dovetail.model.objects import (
     AnyObject,
     NodePool,
     Pod,
 )
-from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings, Tariff
 from dovetail.sim.world.actuate import Actuator, claim_from
 from dovetail.sim.world.clock import Clock, Dice
 from dovetail.sim.world.cloud import Cloud, CloudTimes, Instance
@@ -36,6 +37,7 @@ from dovetail.sim.world.karpenter.loop import ConsolidationState, LoopDecider
 from dovetail.sim.world.karpenter.node_objects import with_condition
 from dovetail.sim.world.karpenter.provisioner import Provisioner
 from dovetail.sim.world.kubelet import Kubelets
+from dovetail.sim.world.metering import TariffMeter
 from dovetail.sim.world.placement.scheduler import Scheduler
 from dovetail.sim.world.placement.shapes import Shapes
 from dovetail.sim.world.rollouts import Rollouts
@@ -55,6 +57,7 @@ class WorldConfig:
     seed: int = 0
     start: datetime = START
     times: CloudTimes = field(default_factory=CloudTimes)
+    tariff: Tariff = field(default_factory=Tariff)
 
 
 class World:
@@ -67,6 +70,8 @@ class World:
         self.store = WorldStore()
         self.shapes = Shapes()
         self.cloud = Cloud(config.catalogue, config.times, self.clock, self.dice)
+        if config.tariff:
+            self.cloud.meter = TariffMeter(config.tariff, self._pools_and_nodes)
         self.consolidation = ConsolidationState(self.store, self.clock)
         self.kubelets = Kubelets(self.store, self.clock, self.shapes, self.dice.stream("kubelet"))
         self.scheduler = Scheduler(self.store, self.clock, self.shapes, self.dice.stream("scheduler"))
@@ -96,6 +101,9 @@ class World:
         self._on_lost: list[Callable[[str, str], None]] = []
         self.hosts: list[Host] = []
         self._karpenter_hosts: list[tuple[Host, Settings]] = []
+
+    def _pools_and_nodes(self) -> Cluster:
+        return Cluster(node_pools=tuple(self.store.pools.values()), nodes=tuple(self.store.nodes.values()))
 
     # ------------------------------------------------------------ who wants to hear
 
@@ -186,7 +194,10 @@ class World:
         born = self.clock.instant_of(self.clock.now - age)
         claim = claim_from(self.store.pools[pool], name, Replacement(node_pool=pool, instance_types=(kind,)))
         claim = change(claim, metadata=change(claim.metadata, creation_timestamp=born))
-        self.cloud.adopt(name, found, zone, capacity_type, self.clock.now - age)
+        started = self.clock.now - age
+        self.cloud.adopt(
+            Instance(claim=name, kind=found, zone=zone, capacity_type=capacity_type, started=started, pool=pool)
+        )
         self.karpenter.adopt(claim, self.cloud.instances[name], born)
         return name
 
@@ -212,7 +223,7 @@ class World:
         def build() -> Engine:
             kind = "karpenter" if karpenter else "dovetail"
             catalogue = self.cloud.seen_catalogue()
-            decider = LoopDecider(self.consolidation, self.dice.stream("loop")) if karpenter else None
+            decider = LoopDecider(self.consolidation, self.dice) if karpenter else None
             return Engine(
                 settings,
                 catalogue,
@@ -229,9 +240,9 @@ class World:
             host.on_instruction.append(self._nominate_destinations)
         return host
 
-    def add_karpenter(self, line: Line | None = None) -> Host:
+    def add_karpenter(self, line: Line | None = None, settings: Settings = KARPENTER_1_15) -> Host:
         """Add Karpenter's own disruption controller: the same engine, by Karpenter's rules, for all pools."""
-        return self.add_engine(karpenter_settings(self), line, name="karpenter")
+        return self.add_engine(replace(settings, pools=tuple(sorted(self.store.pools))), line, name="karpenter")
 
     def scale(self, kind: str, key: str, replicas: int) -> None:
         """Change the number of pods of a workload, as a person or an autoscaler does."""
@@ -308,3 +319,9 @@ def _with_hash(pool: NodePool) -> NodePool:
 def managed(pool: NodePool) -> NodePool:
     """Return the pool, given to Dovetail."""
     return change(pool, metadata=change(pool.metadata, labels={**pool.metadata.labels, names.MANAGE: "true"}))
+
+
+def unmanaged(pool: NodePool) -> NodePool:
+    """Return the pool, left to Karpenter."""
+    labels = {key: value for key, value in pool.metadata.labels.items() if key != names.MANAGE}
+    return change(pool, metadata=change(pool.metadata, labels=labels))

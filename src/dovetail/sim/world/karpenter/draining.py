@@ -18,6 +18,7 @@ from dovetail.model.objects import Pod, Taint
 from dovetail.scheduling.pods.pod import is_terminal
 from dovetail.sim.world.clock import SECOND, Alarm, Clock
 from dovetail.sim.world.eviction import EvictionAnswer, Evictions
+from dovetail.sim.world.karpenter.outage import Outage
 from dovetail.sim.world.kubelet import Kubelets
 from dovetail.sim.world.placement.shapes import Shapes
 from dovetail.sim.world.steps import BOUND, CAME, EVERY
@@ -51,6 +52,7 @@ class Draining:
         self.shapes = shapes
         self.evictions = evictions
         self.kubelets = kubelets
+        self.outage = Outage(clock)
         self.on_drained: Callable[[str], None] = lambda node: None
         self.on_forced: Callable[[str, Pod], None] = lambda key, pod: None
         self._drains: dict[str, _Drain] = {}
@@ -128,6 +130,8 @@ class Draining:
         return self.clock.instant() >= began + grace + _STUCK_AFTER
 
     def _step(self, name: str) -> None:
+        if self.outage.puts_off(self._step, name):
+            return
         drain = self._drains.get(name)
         if drain is None or drain.done:
             return
@@ -154,7 +158,8 @@ class Draining:
             pod = self.store.pods.get(key)
             if pod is None:
                 continue
-            refused = self.shapes.of(key, pod).do_not_disrupt or self.evictions.evict(key) is EvictionAnswer.REFUSED
+            is_protected = pod.metadata.annotations.get(names.DO_NOT_DISRUPT) == "true"
+            refused = is_protected or self.evictions.evict(key) is EvictionAnswer.REFUSED
             if refused:
                 pause = drain.pauses[key] = min(2 * drain.pauses.get(key, _FIRST_PAUSE // 2), _LONGEST_PAUSE)
                 again = pause if again is None else min(again, pause)
@@ -162,6 +167,8 @@ class Draining:
             self._soon(name, again)
 
     def _force(self, name: str) -> None:
+        if self.outage.puts_off(self._force, name):
+            return
         if name not in self._drains:
             return
         for key in sorted(self.store.pods_on.get(name, {})):

@@ -57,6 +57,7 @@ class Karpenter:
         self.clock = clock
         self.cloud = cloud
         self.draining = draining
+        self.outage = draining.outage
         self.dice = dice
         self.images: dict[str, str] = {}
         self.bad_images: set[str] = set()
@@ -94,6 +95,8 @@ class Karpenter:
         return claim if claim is not None and claim.metadata.uid == uid else None
 
     def _launch(self, name: str, uid: str) -> None:
+        if self.outage.puts_off(self._launch, name, uid):
+            return
         claim = self._mine(name, uid)
         if claim is None or claim.metadata.deletion_timestamp is not None or name in self.cloud.instances:
             return
@@ -128,11 +131,15 @@ class Karpenter:
         return known[1:]
 
     def _give_up(self, name: str, uid: str) -> None:
+        if self.outage.puts_off(self._give_up, name, uid):
+            return
         claim = self._mine(name, uid)
         if claim is not None and not is_true(claim.status.conditions, names.CONDITION_REGISTERED):
             self.delete(name)
 
     def _register(self, name: str, uid: str) -> None:
+        if self.outage.puts_off(self._register, name, uid):
+            return
         claim = self._mine(name, uid)
         if claim is None or claim.metadata.deletion_timestamp is not None or name in self.dead:
             return
@@ -147,6 +154,8 @@ class Karpenter:
         self.clock.at(due, self._ready, name, uid)
 
     def _ready(self, name: str, uid: str) -> None:
+        if self.outage.puts_off(self._ready, name, uid):
+            return
         claim, node = self._mine(name, uid), self.store.nodes.get(name)
         if claim is None or node is None or name in self.dead:
             return
@@ -239,7 +248,7 @@ class Karpenter:
 
     def _pod_event(self, node: str) -> None:
         name = self.store.claim_of.get(node)
-        if name is None or self.is_deaf or self._heard_lately(node):
+        if name is None or self.is_deaf or self.outage.is_on or self._heard_lately(node):
             return
         claim = self.store.claims[name]
         status = replace(claim.status, last_pod_event_time=self.clock.instant())
@@ -255,6 +264,8 @@ class Karpenter:
 
     def _judge_consolidatable(self, name: str) -> None:
         """Set or clear Consolidatable now, and ask to be woken when it could change."""
+        if self.outage.puts_off(self._judge_consolidatable, name):
+            return
         timer = self._consolidatable.pop(name, None)
         if timer is not None:
             timer.cancel()
@@ -302,6 +313,8 @@ class Karpenter:
             self.clock.after(wait, self._judge_drift, name, self.store.claims[name].metadata.uid)
 
     def _judge_drift(self, name: str, uid: str) -> None:
+        if self.outage.puts_off(self._judge_drift, name, uid):
+            return
         claim = self._mine(name, uid)
         if claim is None or not is_true(claim.status.conditions, names.CONDITION_LAUNCHED):
             return
@@ -325,6 +338,8 @@ class Karpenter:
 
     def expire(self, name: str, uid: str) -> None:
         """End a NodeClaim whose own expireAfter has passed: Karpenter's expiry asks no budget and no hold."""
+        if self.outage.puts_off(self.expire, name, uid):
+            return
         claim = self._mine(name, uid)
         if claim is not None:
             if claim.metadata.deletion_timestamp is None:
@@ -335,7 +350,8 @@ class Karpenter:
         """Interrupt a spot machine: drained at once, gone in two minutes whatever is left on it."""
         claim = self.store.claims.get(name)
         if claim is not None:
-            self.delete(name)
+            if not self.outage.puts_off(self.delete, name):
+                self.delete(name)
             self.clock.after(INTERRUPTION_NOTICE, self._seized, name, claim.metadata.uid)
 
     def _seized(self, name: str, uid: str) -> None:
@@ -361,6 +377,8 @@ class Karpenter:
         self.store.put(not_ready(node, "Unknown", self.clock.instant()))
 
     def _collect(self, name: str, uid: str) -> None:
+        if self.outage.puts_off(self._collect, name, uid):
+            return
         if self._mine(name, uid) is not None:
             self.draining.abandon(name)
             self._end(name, uid)
@@ -376,6 +394,8 @@ class Karpenter:
         self.clock.after(_QUICK, self._begin_end, name, claim.metadata.uid)
 
     def _begin_end(self, name: str, uid: str) -> None:
+        if self.outage.puts_off(self._begin_end, name, uid):
+            return
         claim = self._mine(name, uid)
         if claim is None:
             return
@@ -386,6 +406,8 @@ class Karpenter:
             self._shut_down(name)
 
     def _shut_down(self, name: str) -> None:
+        if self.outage.puts_off(self._shut_down, name):
+            return
         claim = self.store.claims.get(name)
         if claim is None:
             return
@@ -395,6 +417,8 @@ class Karpenter:
         self.clock.after(wait, self._end, name, claim.metadata.uid)
 
     def _end(self, name: str, uid: str) -> None:
+        if self.outage.puts_off(self._end, name, uid):
+            return
         if self._mine(name, uid) is None:
             return
         self.cloud.terminate(name)

@@ -9,19 +9,19 @@ Karpenter v1.15's source (`state.Cluster.ConsolidationState`, `disruption.Contro
 
 from dataclasses import replace as change
 from datetime import datetime
-from random import Random
 from typing import Final
 
-from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
-from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
+from dovetail.decide.refusal import Refusal
 from dovetail.decide.round import METHODS, decide
+from dovetail.decide.scene import Scene
+from dovetail.decide.work import Work
 from dovetail.model import names
 from dovetail.model.command import Command, Method
 from dovetail.model.objects import Node, NodeClaim, NodePool
-from dovetail.sim.world.clock import MINUTE, Clock
+from dovetail.sim.world.clock import MINUTE, Clock, Dice
 from dovetail.sim.world.steps import BOUND, WENT
 from dovetail.sim.world.store import Change, WorldStore
 
@@ -84,7 +84,7 @@ def _counts(old: object, new: object) -> bool:
 class LoopDecider:
     """Decides as Karpenter's loop does, by asking a `Decider`."""
 
-    def __init__(self, state: ConsolidationState, dice: Random) -> None:
+    def __init__(self, state: ConsolidationState, dice: Dice) -> None:
         self._decider = Decider()
         self._state = state
         self._dice = dice
@@ -96,9 +96,9 @@ class LoopDecider:
         state = self._state.version()
         settled = tuple(method for method, since in self._settled.items() if since == state)
         without, self._passed = (*self._passed, *settled), ()
-        context = self._decider.scene(self._by_chance(question))
-        result = decide(context, without=without)
-        self._settle(context, result, without, state)
+        scene = self._decider.scene(self._by_chance(question, "round"))
+        result = decide(Work(scene), without=without)
+        self._settle(scene, result, without, state)
         if state in self._settled.values():
             again = self._state.looks_again_at()
             result = change(result, next_change=min(result.next_change or again, again))
@@ -106,24 +106,28 @@ class LoopDecider:
 
     def revalidate(self, command: Command, question: Question) -> Command | Refusal:
         """Check a command again; where it is refused, the rest of the turn belongs to the methods after its own."""
-        answer = self._decider.revalidate(command, self._by_chance(question))
+        answer = self._decider.revalidate(command, self._by_chance(question, "validation"))
         if isinstance(answer, Refusal) and command.method is not _ORDER[-1]:
             self._passed = _ORDER[: _ORDER.index(command.method) + 1]
         return answer
 
-    def _by_chance(self, question: Question) -> Question:
-        """Return the question with ties between domains random, as Karpenter iterates over its maps in random order."""
-        return change(question, settings=change(question.settings, ties=self._dice.randrange(1, 2**32)))
+    def _by_chance(self, question: Question, asked: str) -> Question:
+        """Return the question with ties between domains random, as Karpenter iterates over its maps in random order.
 
-    def _settle(self, context: RoundContext, result: RoundResult, without: tuple[Method, ...], state: int) -> None:
+        What is drawn depends on the instant and on what is asked then, not on how many questions came before.
+        """
+        dice = self._dice.of("loop", f"{question.now.isoformat()}/{asked}")
+        return change(question, settings=change(question.settings, ties=dice.randrange(1, 2**32)))
+
+    def _settle(self, scene: Scene, result: RoundResult, without: tuple[Method, ...], state: int) -> None:
         """Note which consolidation methods had candidates, were not short of budget, and still found nothing."""
         acting = result.commands[0].method if result.commands else None
-        if acting not in (None, Method.SINGLE_NODE) or not context.cost_order:
+        if acting not in (None, Method.SINGLE_NODE) or not scene.cost_order:
             return
         pools: dict[str, int] = {}
-        for facts in context.cost_order:
+        for facts in scene.cost_order:
             pools[facts.pool_name] = pools.get(facts.pool_name, 0) + 1
-        left = context.left(Method.MULTI_NODE)
+        left = scene.left(Method.MULTI_NODE)
         if Method.MULTI_NODE not in without and all(left.get(pool, 0) >= count for pool, count in pools.items()):
             self._settled[Method.MULTI_NODE] = state
         if acting is None and Method.SINGLE_NODE not in without and all(left.get(pool, 0) > 0 for pool in pools):

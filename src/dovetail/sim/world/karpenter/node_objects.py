@@ -23,6 +23,7 @@ from dovetail.model.objects import (
 )
 from dovetail.model.quantity import format_amount
 from dovetail.model.timing.duration import DurationError, parse_nillable
+from dovetail.scheduling.launch.purchase import single_values, type_labels
 from dovetail.sim.world.cloud import Instance
 
 NOT_READY: Final = Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
@@ -68,14 +69,9 @@ def resource_list(amounts: dict[str, int]) -> ResourceList:
 
 def labels_of(instance: Instance, claim: NodeClaim) -> dict[str, str]:
     """Return the labels that Karpenter puts on the node of a claim."""
-    labels = {
-        entry.key: entry.values[0]
-        for entry in instance.kind.requirements
-        if entry.operator == "In" and len(entry.values) == 1
-    }
-    for entry in claim.spec.requirements:
-        if entry.operator == "In" and len(entry.values) == 1 and entry.key not in labels:
-            labels[entry.key] = entry.values[0]
+    labels = type_labels(instance.kind, claim.spec.node_class_ref.group)
+    for key, value in single_values(claim.spec.requirements).items():
+        labels.setdefault(key, value)
     labels[names.INSTANCE_TYPE] = instance.kind.name
     labels[names.ZONE] = instance.zone
     labels[names.CAPACITY_TYPE] = instance.capacity_type

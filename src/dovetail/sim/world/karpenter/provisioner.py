@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from dovetail.lifecycle.commands.records import DOVETAIL, is_tainted
 from dovetail.model import names
+from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Replacement
 from dovetail.model.objects import KINDS, Node, NodeClaim, Pod
 from dovetail.model.settings import KARPENTER_1_15
 from dovetail.scheduling.place import place
-from dovetail.scheduling.result import NewNode
+from dovetail.scheduling.result import NewNode, PlacementResult
 from dovetail.scheduling.snapshot import Snapshot
 from dovetail.sim.world.actuate import claim_from, record_on
 from dovetail.sim.world.clock import SECOND, Clock, Dice
@@ -48,9 +49,12 @@ class Provisioner:
         self.runs = 0
         self.opened = 0
         self.nominated: dict[str, int] = {}
+        self.taken_names: frozenset[str] = frozenset()
+        """Names of machines that were there before the run; no new one gets them."""
         self.on_nominated: Callable[[], None] = lambda: None
         self._view = KarpenterView(store)
         self._previous: Snapshot | None = None
+        self._last_answer: tuple[tuple[Catalogue, tuple[str, ...]], PlacementResult] | None = None
         self._waiting: set[str] = set()
         self._waiting_nodes: dict[str, None] = {}
         self._leaving: dict[str, None] = {}
@@ -94,6 +98,8 @@ class Provisioner:
             self.clock.after(IDLE, self._close)
 
     def _close(self) -> None:
+        if self.karpenter.outage.puts_off(self._close):
+            return
         due = min(self._last + IDLE, self._since + LONGEST)
         if self.clock.now < due:
             self.clock.at(due, self._close)
@@ -147,10 +153,26 @@ class Provisioner:
     def snapshot(self) -> Snapshot:
         """Return the cluster as Karpenter's scheduler sees it now."""
         catalogue = self.cloud.seen_catalogue()
-        ties = self.dice.stream("ties").randrange(1, 2**32)
-        settings = change_settings(KARPENTER_1_15, marked_for_deletion_nodes=self._marked(), ties=ties)
+        settings = change_settings(KARPENTER_1_15, marked_for_deletion_nodes=self._marked(), ties=self._draw())
         self._previous = Snapshot.build(self._view.cluster(), catalogue, settings, self.clock.instant(), self._previous)
         return self._previous
+
+    def _draw(self) -> int:
+        return self.dice.stream("ties").randrange(1, 2**32)
+
+    def _place(self) -> PlacementResult:
+        """Return where Karpenter's scheduler would put the pods that wait.
+
+        While nothing has changed, the answer is the last one: pods that find no place ask every ten seconds.
+        """
+        seen = (self.cloud.seen_catalogue(), self._marked())
+        last = self._last_answer
+        if last is not None and last[0][0] is seen[0] and last[0][1] == seen[1] and not self._view.is_stale:
+            self._draw()  # so that chance goes on as if it had looked
+            return last[1]
+        found = place(self.snapshot())
+        self._last_answer = (seen, found)
+        return found
 
     def _marked(self) -> tuple[str, ...]:
         """Return nodes that Karpenter marked for deletion and whose replacements exist.
@@ -166,7 +188,7 @@ class Provisioner:
 
     def _run(self) -> None:
         self.runs += 1
-        result = place(self.snapshot())
+        result = self._place()
         for new in result.new:
             self._open(new)
         self.nominate(there.node for there in result.existing)
@@ -207,7 +229,7 @@ class Provisioner:
         dice = self.dice.stream("names")
         while True:
             name = f"{pool}-{''.join(dice.choice(_LETTERS) for _ in range(5))}"
-            if name not in self.store.claims and name not in self.store.nodes:
+            if name not in self.store.claims and name not in self.store.nodes and name not in self.taken_names:
                 return name
 
 

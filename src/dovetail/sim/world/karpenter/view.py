@@ -43,6 +43,11 @@ class KarpenterView:
         if change.key not in stale and (change.old is None or change.new is None or _can_see(change.old, change.new)):
             stale[change.key] = None
 
+    @property
+    def is_stale(self) -> bool:
+        """Return whether something that placing pods can see has changed since the last look."""
+        return any(self._stale.values())
+
     def cluster(self) -> Cluster:
         """Return everything, as decisions take it; what is unchanged is the same as at the last look."""
         if self._stale["PodDisruptionBudget"]:

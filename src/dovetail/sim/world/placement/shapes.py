@@ -47,7 +47,6 @@ class PodShape:
     stop: Span = field(default_factory=lambda: seconds(2, 5))
     daemon: bool = False
     survives_drain: bool = False
-    do_not_disrupt: bool = False
     looks_at_pods: bool = False
     ports: tuple[tuple[int, str], ...] = ()
 
@@ -112,7 +111,6 @@ def shape_of(
         stop=stop or seconds(min(2, grace if grace is not None else 2), min(5, grace if grace is not None else 5)),
         daemon=daemon,
         survives_drain=tolerates(spec.tolerations, _DISRUPTED) or any(owner.kind == "Node" for owner in owners),
-        do_not_disrupt=pod.metadata.annotations.get(names.DO_NOT_DISRUPT) == "true",
         looks_at_pods=any(constraint.when_unsatisfiable == "DoNotSchedule" for constraint in spread)
         or bool(near is not None and near.required_during_scheduling_ignored_during_execution)
         or bool(apart is not None and apart.required_during_scheduling_ignored_during_execution),
@@ -148,7 +146,6 @@ class Shapes:
                     dict(sorted(pod.metadata.labels.items())),
                     replace(pod.spec, node_name=""),
                     [owner.kind for owner in pod.metadata.owner_references],
-                    pod.metadata.annotations.get(names.DO_NOT_DISRUPT),
                 ]
             )
             found = self._by_text.get(text)
