@@ -3,7 +3,7 @@ import { test } from "node:test";
 
 import { FAMILIES, familyOf } from "../../src/dovetail/report/web/families.js";
 import { arrange } from "../../src/dovetail/report/web/node_map.js";
-import { chosenNodes, fillOf, gateCounts, indexOf } from "../../src/dovetail/report/web/plan_state.js";
+import { NO_POOL, chosenNodes, fillOf, gateCounts, indexOf, remedyOf } from "../../src/dovetail/report/web/plan_state.js";
 
 /**
  * @param {number} size
@@ -46,6 +46,10 @@ test("nodes are filtered by words, check, pool, workload and kind of verdict", (
   assert.deepEqual(some({ text: "web/pod-21 spot" }), [7]);
   assert.deepEqual(some({ text: "pod-21 nothing" }), []);
   assert.deepEqual(some({ text: "closing" }), [3]);
+  document.nodes.pool[5] = "";
+  assert.deepEqual(some({ pool: NO_POOL }), [5]);
+  assert.equal(some({ pool: "spot" }).length, 19);
+  document.nodes.pool[5] = "spot";
   assert.ok(some({ gate: "pdb" }).every((node) => node % 4 === 1));
   assert.deepEqual(some({ gate: "taken now" }), [0]);
   assert.ok(some({ pool: "spot" }).every((node) => node % 2 === 1));
@@ -68,6 +72,14 @@ test("five thousand nodes with fifteen thousand pods are searched by pod and sor
   const document = plan(5000);
   const found = chosenNodes(document, indexOf(document), { ...ALL, text: "web/pod-1499", sort: "verdict" });
   assert.deepEqual([...found].sort((a, b) => a - b), [499, 4996, 4997, 4998, 4999]);
+});
+
+test("a pool's own remedy comes before that of the check", () => {
+  const document = { ...plan(8), remedies: { "consolidate-after": "wait", "consolidate-after spot": "set a duration" } };
+  assert.equal(remedyOf(document, 3), "set a duration");
+  document.nodes.pool[7] = "other";
+  assert.equal(remedyOf(document, 7), "wait");
+  assert.equal(remedyOf(document, 2), undefined);
 });
 
 test("checks are counted, what goes first", () => {

@@ -10,17 +10,22 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from dovetail.api.findings import InputError
+from dovetail.api.findings import InputError, one_line
+from dovetail.cli.live_cluster import check_one_source, read_live
 
 if TYPE_CHECKING:
+    from dovetail.api.reading.decode import DecodedObjects
     from dovetail.decide.question import Question
+    from dovetail.lifecycle.published import PublishedState
     from dovetail.model.catalogue import Catalogue
     from dovetail.model.cluster import Cluster
     from dovetail.model.settings import Settings
 
+PROFILE: Final = "dovetail"
 _PATIENCE: Final = 2.0
 _NOTES_MAX: Final = 10
 _YEARS: Final = (1970, 9000)
@@ -37,7 +42,10 @@ def add_input_options(parser: argparse.ArgumentParser, *, files: bool = True) ->
             metavar="FILE",
             nargs="+",
             action="extend",
-            help="what 'kubectl get ... -o json|yaml' printed; .gz too; - is standard input",
+            help="what 'kubectl get ... -o json|yaml' printed; .gz and folders too; - is standard input",
+        )
+        group.add_argument(
+            "--partial", action="store_true", help="accept files that lack something, such as the pods of a namespace"
         )
     group.add_argument(
         "--catalog",
@@ -53,10 +61,17 @@ def add_input_options(parser: argparse.ArgumentParser, *, files: bool = True) ->
     group.add_argument(
         "--profile",
         metavar="P",
-        default="dovetail",
-        help="whose rules: dovetail (the default) or karpenter-1.15",
+        default=PROFILE,
+        help="whose rules: dovetail (the default) or karpenter-1.9 to karpenter-1.15",
     )
     group.add_argument("--settings", metavar="FILE", help="YAML or JSON with settings; its keys win over the profile's")
+
+
+def add_policy_option(parser: argparse.ArgumentParser) -> None:
+    """Add --policy, for commands that plan."""
+    parser.add_argument(
+        "--policy", metavar="NAME", help="a built-in policy: recommended, which the docs advise to new users"
+    )
 
 
 def add_output_option(parser: argparse.ArgumentParser, choices: Sequence[str], default: str) -> None:
@@ -66,6 +81,51 @@ def add_output_option(parser: argparse.ArgumentParser, choices: Sequence[str], d
     )
 
 
+def load_live_question(args: argparse.Namespace) -> "Question":
+    """As `load_question`; without -f the cluster of the kubeconfig, with what is in flight and its controller's state.
+
+    The controller's settings count unless --settings, --profile or --policy name others.
+    """
+    if args.files:
+        return load_question(args)
+    found: list[PublishedState | None] = []
+
+    def capture() -> "Cluster":
+        cluster, state = read_live(args)
+        found.append(state)
+        return cluster
+
+    question = load_question(args, capture)
+    state = found[0]
+    if state is not None and state.catalogue != question.catalogue.source:
+        print(
+            f"note: prices of {question.catalogue.source}; the controller's are of {state.catalogue}", file=sys.stderr
+        )
+    return with_controller(args, question, state)
+
+
+def with_controller(args: argparse.Namespace, question: "Question", state: "PublishedState | None") -> "Question":
+    """Return the question of a live cluster with what is in flight and what its controller has published, if it has.
+
+    The controller's settings count unless the options name others.
+    """
+    from dovetail.lifecycle.published import live_question
+
+    if state is None:
+        return live_question(question, None)
+    if names_settings(args):
+        print("note: by the settings that you name; the controller's own may differ", file=sys.stderr)
+    else:
+        pools = managed_or_all(question.cluster, state.settings)
+        question = replace(question, settings=state.settings, managed_pools=pools)
+    return live_question(question, state)
+
+
+def names_settings(args: argparse.Namespace) -> bool:
+    """Return whether the options name settings of their own."""
+    return bool(args.settings or args.profile != PROFILE or getattr(args, "policy", None))
+
+
 def load_question(args: argparse.Namespace, capture: Callable[[], "Cluster"] | None = None) -> "Question":
     """Load everything that the options name; without -f the cluster comes from `capture`, if given.
 
@@ -73,7 +133,9 @@ def load_question(args: argparse.Namespace, capture: Callable[[], "Cluster"] | N
     """
     settings = load_settings_option(args)
     check_now(args.now)
-    cluster = load_cluster_option(args, capture)
+    from dovetail.model.policies.daemon_like import with_daemon_like
+
+    cluster = with_daemon_like(load_cluster_option(args, capture, whole=True), settings.daemon_like)
     now = moment_of(args.now, cluster, noted=bool(getattr(args, "files", None)))
     catalogue = load_catalogue_option(args, cluster)
     from dovetail.decide.question import Question
@@ -83,7 +145,7 @@ def load_question(args: argparse.Namespace, capture: Callable[[], "Cluster"] | N
 
 
 def managed_or_all(cluster: "Cluster", settings: "Settings") -> tuple[str, ...] | None:
-    """Return the pools of a live cluster that Dovetail manages (spec section 10); None, which means all, if none is."""
+    """Return the managed pools of a live cluster (docs/rules.md#karpenter); None, which means all, if there is none."""
     from dovetail.model.policies.managed import managed_pools
 
     return managed_pools(cluster.node_pools, settings) or None
@@ -97,23 +159,52 @@ def note_unmanaged(args: argparse.Namespace, question: "Question") -> None:
         print(f"note: no NodePool is labelled {MANAGE}=true; planning as if all were", file=sys.stderr)
 
 
-def load_cluster_option(args: argparse.Namespace, capture: Callable[[], "Cluster"] | None = None) -> "Cluster":
-    """Load the files of -f, or capture a live cluster without them."""
-    from dovetail.api.reading.decode import load_cluster
+def load_cluster_option(
+    args: argparse.Namespace, capture: Callable[[], "Cluster"] | None = None, *, whole: bool = False
+) -> "Cluster":
+    """Load the files of -f, or capture a live cluster without them.
 
+    `whole`: the answer is about nodes and their pods, so files that lack something are refused without --partial. The
+    cluster's `notes` say what the answer must say first.
+    """
+    from dovetail.api.reading.decode import decode_files
+
+    check_one_source(args)
     files = getattr(args, "files", None)
     if not files:
         if capture is None:
             raise InputError("no input; give files with -f, such as -f cluster.json, or -f - for standard input")
         return capture()
     with patience(f"reading {', '.join(files)}"), quiet_collector():
-        cluster = load_cluster(files)
+        decoded = decode_files(files)
+        cluster = decoded.cluster()
+        notes = _lacking(args, decoded, cluster) if whole else ()
     if cluster.unknown_kinds:
         from dovetail.report.words import safe
 
         counted = safe(", ".join(f"{count} {kind}" for kind, count in cluster.unknown_kinds.items()))
         print(f"note: passed over {counted} (not needed)", file=sys.stderr)
-    return cluster
+    for name in decoded.passed_over:
+        print(f"note: passed over {one_line(name)} (no Kubernetes object in it)", file=sys.stderr)
+    return replace(cluster, notes=notes)
+
+
+def _lacking(args: argparse.Namespace, decoded: "DecodedObjects", cluster: "Cluster") -> tuple[str, ...]:
+    """Raise if the files lack something; return what the answer must say first."""
+    from dovetail.api.reading.completeness import RECAPTURE, accepted, lacks_of
+
+    lacks = lacks_of(decoded, cluster)
+    if lacks.refusals and not getattr(args, "partial", False):
+        raise InputError(f"{lacks.refusals[0]}; {RECAPTURE}")
+    return (*accepted(lacks.refusals), *lacks.warnings)
+
+
+def note_input(cluster: "Cluster") -> None:
+    """Print to standard error what the input may lack, for commands whose answer has no place for it."""
+    from dovetail.report.words import safe
+
+    for text in cluster.notes:
+        print(f"warning: {safe(text)}", file=sys.stderr)
 
 
 def note_problems(cluster: "Cluster", settings: "Settings", *, launches: bool) -> None:
@@ -175,17 +266,22 @@ def live_catalogue(where: str) -> "Catalogue":
     try:
         catalogue = prices.load()
     except PricesError as error:
-        raise InputError(f"{error}; give --catalog aws:REGION or a file, or see to the credentials") from None
+        raise InputError(f"{error}; give --catalog aws:REGION or a file, or check the credentials") from None
     for text in prices.warnings:
         print(f"warning: {text}", file=sys.stderr)
     return catalogue
 
 
-def load_settings_option(args: argparse.Namespace, profile: str | None = None) -> "Settings":
-    """Load --settings over --profile, or over another profile."""
+def load_settings_option(args: argparse.Namespace, other: str | None = None) -> "Settings":
+    """Load --settings over --profile and --policy, or over another profile or policy."""
     from dovetail.api.settings import load_settings
+    from dovetail.model.settings import RECOMMENDED_NAME
 
-    return load_settings(args.settings, profile or args.profile)
+    if other == RECOMMENDED_NAME:
+        return load_settings(args.settings, policy=other)
+    if other is not None:
+        return load_settings(args.settings, other)
+    return load_settings(args.settings, args.profile, getattr(args, "policy", None))
 
 
 def check_now(text: str | None, option: str = "--now") -> datetime | None:
@@ -204,11 +300,16 @@ def check_now(text: str | None, option: str = "--now") -> datetime | None:
 
 
 def moment_of(text: str | None, cluster: "Cluster", *, noted: bool = True) -> datetime:
-    """Return the time of the decision: --now, else the time of the capture, else the present."""
+    """Return the time of the decision: --now, else the time of the capture, else the present.
+
+    A live cluster (not `noted`) was captured at the API server's time, which counts even if it is to come here.
+    """
     from dovetail.api.reading.capture_time import capture_time
 
     present = datetime.now(UTC)
     given = check_now(text)
+    if given is None and not noted and cluster.captured_at is not None:
+        return cluster.captured_at
     if given is not None or text == "now":
         return given or present
     found = capture_time(cluster, present)

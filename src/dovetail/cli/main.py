@@ -10,6 +10,7 @@ Exit status: 0 done, 1 the answer is "no", 2 wrong usage or unreadable input, 13
 import argparse
 import contextlib
 import errno
+import gc
 import importlib
 import os
 import signal
@@ -25,52 +26,89 @@ from dovetail.cli.output import abandon_stdout, fitted, ready_streams
 
 
 class CommandEntry(NamedTuple):
-    """One command: the words on the command line, the module below `dovetail.cli`, a line for the overview."""
+    """One command: the word on the command line, the module below `dovetail.cli`, a line for the overview.
+
+    `group` is where `dovetail --help` lists it; without one only `dovetail help all` does.
+    """
 
     name: str
     module: str
     summary: str
+    group: str = ""
 
 
+GROUPS: Final = {
+    "first": "the first hour:",
+    "look": "look: why is it so?",
+    "try": "try: what would another policy do?",
+    "run": "run: let it act",
+    "": "more:",
+}
 COMMANDS: Final = (
-    CommandEntry("demo", "simulation.demo", "see it work: one cluster under the old rules and the new ones"),
-    CommandEntry("plan", "planning.plan", "what would be done next, and why, for a captured or a live cluster"),
-    CommandEntry("explain", "planning.explain", "every gate for one node, and what would open the first closed one"),
-    CommandEntry("blockers", "planning.blockers", "which workloads, PDBs and policies hold back how much money"),
-    CommandEntry("budgets", "planning.budgets", "what each pool's budgets allow, now and over the coming days"),
+    CommandEntry("demo", "simulation.demo", "see it work: one cluster, old rules and new ones", "first"),
+    CommandEntry("doctor", "cluster.doctor", "what is installed, allowed, managed and missing", "first"),
+    CommandEntry("plan", "planning.plan", "what would be done next, what it saves, and why", "first"),
+    CommandEntry("explain", "planning.explain", "why one node stays or goes, and what changes that", "first"),
+    CommandEntry("whatif", "simulation.whatif", "your cluster's last day under another policy", "first"),
+    CommandEntry(
+        "blockers", "planning.blockers", "which workloads, PDBs and policies hold back how much money", "look"
+    ),
+    CommandEntry("budgets", "planning.budgets", "what each pool's budgets allow, now and over the coming days", "look"),
+    CommandEntry("rollout", "planning.rollout", "how far a roll is, what it waits for, and when it will end", "look"),
+    CommandEntry("ui", "cluster.ui", "watch a cluster, a recording or a simulation in a browser", "look"),
+    CommandEntry("top", "cluster.top", "the same in the terminal", "look"),
+    CommandEntry("snapshot", "cluster.snapshot", "capture what plan needs from a live cluster", "look"),
+    CommandEntry(
+        "validate", "reference.validate", "check NodePool and NodeClaim manifests before you apply them", "try"
+    ),
+    CommandEntry("diff", "planning.diff", "what a change of a NodePool would do, before it is merged", "try"),
+    CommandEntry("record", "cluster.record", "record what happens in a live cluster, to try policies on it", "try"),
+    CommandEntry("import", "cluster.import_series", "make a recording of the past from a Prometheus", "try"),
+    CommandEntry("regret", "simulation.regret", "what was undone in a recording, and what would have helped", "try"),
+    CommandEntry("tune", "simulation.tune", "find the setting that fits your cluster: bill against restarts", "try"),
+    CommandEntry("simulate", "simulation.simulate", "run a scenario under one or more policies", "try"),
+    CommandEntry("sweep", "simulation.sweep", "many policies and seeds; cost against disruption", "try"),
+    CommandEntry("run", "cluster.run", "the controller, on a real cluster", "run"),
+    CommandEntry("roll", "cluster.roll", "replace the nodes of a pool, or single nodes, in order", "run"),
+    CommandEntry("pause", "cluster.pause", "stop new commands in some pools, or in all", "run"),
+    CommandEntry("resume", "cluster.pause", "let paused or halted pools go on", "run"),
+    CommandEntry("hold", "cluster.hold", "take Karpenter's own voluntary disruption off a pool's nodes", "run"),
+    CommandEntry("release", "cluster.hold", "give it back", "run"),
     CommandEntry("place", "planning.place", "where the pending pods would go"),
-    CommandEntry("validate", "reference.validate", "check NodePool and NodeClaim manifests before they are applied"),
-    CommandEntry("snapshot", "cluster.snapshot", "capture what plan needs from a live cluster"),
-    CommandEntry("whatif", "simulation.whatif", "replay the last day of your cluster under a changed policy"),
-    CommandEntry("simulate", "simulation.simulate", "run a scenario under one or more policies"),
     CommandEntry("replay", "simulation.replay", "play a recording of a real run again under other policies"),
-    CommandEntry("sweep", "simulation.sweep", "many policies and seeds; cost against disruption"),
-    CommandEntry("ui", "cluster.ui", "watch a cluster, a capture or a simulation in a browser"),
-    CommandEntry("top", "cluster.top", "watch a cluster, a capture or a simulation in the terminal"),
-    CommandEntry("run", "cluster.run", "the controller, on a real cluster"),
-    CommandEntry("hold", "cluster.hold", "take Karpenter's own voluntary disruption off a pool's nodes"),
-    CommandEntry("release", "cluster.hold", "give it back"),
-    CommandEntry("pause", "cluster.pause", "stop new commands in some pools, or in all"),
-    CommandEntry("resume", "cluster.pause", "let paused or halted pools go on"),
     CommandEntry("catalog", "reference.catalog", "the built-in instance types and prices, by cloud and region"),
+    CommandEntry("commitments", "reference.commitments", "savings plans and reserved instances for the settings"),
     CommandEntry("crds", "reference.crds", "print the CRDs"),
     CommandEntry("completion", "reference.completion", "print a completion script for bash, zsh or fish"),
 )
 
 _UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
-_EPILOG: Final = """\
+_EXAMPLES: Final = """\
 examples:
-  dovetail demo                                          see it work, no cluster needed
-  kubectl get nodepools,nodeclaims,nodes,pods,pdb,ds,pvc,pv,sc,csinodes,ns \\
-    -A -o json > cluster.json
-  dovetail plan -f cluster.json                          what would be done next, and why
-  dovetail explain ip-10-0-1-7 -f cluster.json           why this node stays (or goes)
-  dovetail budgets -f cluster.json --days 7              when may what be disrupted
-  dovetail validate manifests/                           check NodePools before you apply them
-
-'dovetail COMMAND --help' says more about each, with examples.
+  dovetail demo                                    no cluster needed
+  dovetail plan                                    the current kubeconfig's
+  dovetail snapshot -o cluster.json.gz             or a capture of it
+  dovetail plan -f cluster.json.gz --policy recommended
+  dovetail explain NODE -f cluster.json.gz
+  dovetail whatif -f cluster.json.gz --set consolidateAfter=5m
 """
+
+
+def overview(prog: str, *, everything: bool = False) -> str:
+    """Return the help of the program itself: its commands by group, with those of the first hour first."""
+    shown = [f"usage: {prog} COMMAND [options]", ""]
+    shown += textwrap.wrap(
+        "Node disruption for Kubernetes beside Karpenter: see it, try another policy, carry it out.", 79
+    )
+    for group, title in GROUPS.items():
+        entries = [entry for entry in COMMANDS if entry.group == group]
+        if entries and (group or everything):
+            shown += ["", title, *(f"  {entry.name:<12}{entry.summary}" for entry in entries)]
+    shown += ["", *_EXAMPLES.replace("dovetail ", f"{prog} ").splitlines()]
+    rest = [] if everything else [f"'{prog} help all' lists the other commands."]
+    shown += ["", *rest, f"'{prog} COMMAND --help' says more about each, with examples."]
+    return "\n".join(shown) + "\n"
 
 
 class Parser(argparse.ArgumentParser):
@@ -104,6 +142,7 @@ def _terminated(number: int, _: object) -> NoReturn:
 
 def main(arguments: Sequence[str], *, last: bool = False) -> int:
     """Run one command line and return its exit status; `last`: the process ends after it."""
+    frozen = gc.get_freeze_count()
     try:
         ready_streams()
         status = _run(arguments, last=last)
@@ -125,10 +164,20 @@ def main(arguments: Sequence[str], *, last: bool = False) -> int:
         if os.environ.get("DOVETAIL_DEBUG"):
             raise
         return _fault(error)
+    finally:
+        if not last and not frozen:
+            gc.unfreeze()  # what this command loaded may be freed: the process goes on
     return status
 
 
 def _run(arguments: Sequence[str], *, last: bool) -> int:
+    if arguments and arguments[0] == "help":
+        if list(arguments[1:]) in ([], ["all"]):
+            print(overview(_program(), everything=len(arguments) > 1), end="")
+            return 0
+        arguments = [*arguments[1:], "--help"]
+    elif arguments and arguments[0] in ("-h", "--help"):
+        arguments = ()
     _check_command(arguments)
     parser = build_parser(arguments)
     try:
@@ -142,7 +191,7 @@ def _run(arguments: Sequence[str], *, last: bool) -> int:
     except SystemExit as leaving:  # --help, --version and wrong usage
         return leaving.code if isinstance(leaving.code, int) else 0
     if not hasattr(parsed, "run"):
-        parser.print_help()
+        print(overview(parser.prog), end="")
         return 0
     parsed.last = last
     status: int = parsed.run(parsed)
@@ -177,12 +226,7 @@ def _near_option(parser: argparse.ArgumentParser, command: str | None, word: str
 
 def build_parser(arguments: Sequence[str]) -> Parser:
     """Build the parser; only the requested command gets its options."""
-    parser = Parser(
-        prog=_program(),
-        description="Node disruption for Kubernetes beside Karpenter: plan it, simulate it, carry it out.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser(prog=_program())
     parser.add_argument("--version", action="version", version=f"dovetail {__version__}")
     # argparse would format the usage to find the prog, which takes some modules.
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", parser_class=Parser, prog=parser.prog)
@@ -191,7 +235,7 @@ def build_parser(arguments: Sequence[str]) -> Parser:
         if command.name == wanted:
             importlib.import_module(f"dovetail.cli.{command.module}").register(subparsers)
     if wanted not in subparsers.choices or arguments[0] != wanted:
-        for command in COMMANDS:  # the others, for the overview
+        for command in COMMANDS:  # an option came first: the command behind it is known all the same
             if command.name not in subparsers.choices:
                 subparsers.add_parser(command.name, help=command.summary)
     return parser

@@ -1,9 +1,9 @@
 """Names that people type: `node/NAME` and `NAME`, and the most similar one if there is no such name."""
 
-import difflib
 from collections.abc import Collection
 
 from dovetail.api.findings import InputError, one_line
+from dovetail.model.text import nearest
 
 _PREFIXES = ("node/", "nodes/", "no/", "nodepool/", "nodepools/", "nodepools.karpenter.sh/", "nodepool.karpenter.sh/")
 
@@ -19,9 +19,9 @@ def one_of(word: str, known: Collection[str], what: str) -> str:
     if name in known:
         return name
     ordered = sorted(known)
-    near = difflib.get_close_matches(name, ordered, n=1)
+    near = nearest(name, ordered)
     if near:
-        hint = f"did you mean {near[0]}?"
+        hint = f"did you mean {near}?"
     elif ordered:
         hint = f"name one of the {len(ordered)} that are there, such as {ordered[0]}"
     else:

@@ -1,21 +1,27 @@
 """Apply a command to a captured cluster with the planned result: nodes gone, pods bound, replacements initialized.
 
 A pure function of cluster, catalogue and time, for `plan.to_end`. Later effects are ignored: moved pods don't restart
-timers, and nothing fails. A replacement becomes the cheapest machine that its launch could get, created and initialized
-at the time of the plan. A static pool that lost a node is refilled from its template, as Karpenter does.
+timers, and nothing fails. A replacement becomes the machine that its command's savings count with, created and
+initialized at the time of the plan. A static pool that lost a node is refilled from its template, as Karpenter does: by
+the same machine again, if the template still admits it, since the command promises no savings.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from msgspec.structs import replace as change
 
+from dovetail.api.policy import effective_policy
+from dovetail.api.rolling import annotations_of, begin_domain
+from dovetail.decide.gates.budgets import domain_at_turn
 from dovetail.decide.methods.static import template_replacement
+from dovetail.decide.outcome import RoundResult
+from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType
 from dovetail.model.cluster import Cluster
-from dovetail.model.command import Command, Replacement
+from dovetail.model.command import Command, Method, Replacement
 from dovetail.model.money import Money
 from dovetail.model.objects import (
     Condition,
@@ -32,7 +38,7 @@ from dovetail.model.objects import (
     SelectorRequirement,
 )
 from dovetail.model.quantity import format_amount
-from dovetail.scheduling.launch.purchase import Machine, cheapest, labels_of, single_values
+from dovetail.scheduling.launch.purchase import Machine, cheapest, counted_on, labels_of, single_values
 from dovetail.scheduling.pods.pod import is_reschedulable
 
 _PASSING = (names.INITIALIZED_LABEL, names.REGISTERED_LABEL)
@@ -61,18 +67,65 @@ class Applied:
 
 
 def apply_commands(
-    cluster: Cluster, commands: Sequence[Command], catalogue: Catalogue, now: datetime, first: int = 1
+    cluster: Cluster,
+    commands: Sequence[Command],
+    catalogue: Catalogue,
+    now: datetime,
+    first: int = 1,
+    *,
+    hopeful: bool = False,
 ) -> Applied:
-    """Return the cluster once all commands have ended; new nodes are numbered from `first`."""
+    """Return the cluster once all commands have ended; new nodes are numbered from `first`.
+
+    `hopeful`: savings count with the cheapest offering, as under Karpenter's rules, not with the dearest of a type.
+    """
+    buy = cheapest if hopeful else counted_on
     kinds = {kind.name: kind for kind in catalogue.instance_types}
     taken = {node.metadata.name for node in cluster.nodes}
     launched: list[tuple[Launched, ...]] = []
     for command in commands:
-        cluster, opened = _apply(cluster, command, kinds, now, _Names(taken, first))
+        cluster, opened = _apply(cluster, command, _Shop(kinds, buy), now, _Names(taken, first))
         taken.update(entry.node for entry in opened)
         first += len(opened)
         launched.append(opened)
     return Applied(cluster=cluster, launched=tuple(launched))
+
+
+def keep_rolls(question: Question, result: RoundResult) -> Cluster:
+    """Return the question's cluster with what its NodePools say about their rolls after a round.
+
+    Design: topology-budgets. What the round found goes first; then the domains that its drift commands begin. The clock
+    stands still, so no more nodes will drift: nothing waits for them.
+    """
+    annotations = {pool.metadata.name: dict(pool.metadata.annotations) for pool in question.cluster.node_pools}
+    for roll in result.rolling:
+        _annotate(annotations[roll.node_pool], annotations_of(roll.domain, change(roll.rollout, began=None)))
+    pools = {pool.metadata.name: pool for pool in question.cluster.node_pools}
+    drifted = {name for command in result.commands if command.method is Method.DRIFTED for name in command.nodes}
+    for node in question.cluster.nodes if drifted else ():
+        pool = pools.get(node.metadata.labels.get(names.NODEPOOL, ""))
+        if node.metadata.name not in drifted or pool is None:
+            continue
+        policy = effective_policy(pool, question.settings)
+        begun = domain_at_turn(policy, node.metadata.labels, question.settings, question.now)
+        if begun is not None:
+            known = annotations[pool.metadata.name]
+            _annotate(known, begin_domain(known, *begun, question.now))
+    return replace(question.cluster, node_pools=tuple(_with(pools[name], kept) for name, kept in annotations.items()))
+
+
+def _annotate(annotations: dict[str, str], changes: Mapping[str, str | None]) -> None:
+    for key, value in changes.items():
+        if value is None:
+            annotations.pop(key, None)
+        else:
+            annotations[key] = value
+
+
+def _with(pool: NodePool, annotations: dict[str, str]) -> NodePool:
+    if annotations == pool.metadata.annotations:
+        return pool
+    return change(pool, metadata=change(pool.metadata, annotations=annotations))
 
 
 class _Names:
@@ -88,19 +141,28 @@ class _Names:
         return name
 
 
+@dataclass(frozen=True, slots=True)
+class _Shop:
+    """The types that can be launched, and which machine a launch becomes."""
+
+    kinds: Mapping[str, InstanceType]
+    buy: Callable[[Iterable[SelectorRequirement], Mapping[str, int], Iterable[InstanceType]], Machine | None]
+
+
 def _apply(
-    cluster: Cluster, command: Command, kinds: dict[str, InstanceType], now: datetime, new_names: _Names
+    cluster: Cluster, command: Command, shop: _Shop, now: datetime, new_names: _Names
 ) -> tuple[Cluster, tuple[Launched, ...]]:
     pools = {pool.metadata.name: pool for pool in cluster.node_pools}
     gone = frozenset(command.nodes)
     bound = {pod: entry.node for entry in command.placements for pod in entry.pods}
+    leaving = [node.metadata.labels for node in cluster.nodes if node.metadata.name in gone]
     launched: list[Launched] = []
     nodes: list[Node] = []
     claims: list[NodeClaim] = []
     for wanted in (*command.replacements, *_refills(cluster, command, pools)):
         pool = pools[wanted.node_pool]
         name = new_names.next(wanted.node_pool)
-        machine = _bought(wanted, kinds)
+        machine = _bought(wanted, shop, leaving)
         launched.append(Launched(node=name, node_pool=wanted.node_pool, machine=machine))
         if machine is not None:
             bound.update(dict.fromkeys(wanted.pods, name))
@@ -167,13 +229,24 @@ def _refills(cluster: Cluster, command: Command, pools: dict[str, NodePool]) -> 
     return found
 
 
-def _bought(wanted: Replacement, kinds: dict[str, InstanceType]) -> Machine | None:
+def _bought(wanted: Replacement, shop: _Shop, leaving: Sequence[Mapping[str, str]]) -> Machine | None:
     asked = [entry for entry in wanted.requirements if entry.key not in _PASSING]
     for key, values in ((names.ZONE, wanted.zones), (names.CAPACITY_TYPE, wanted.capacity_types)):
         if values:
             asked.append(SelectorRequirement(key=key, operator="In", values=values))
-    chosen = [kinds[name] for name in wanted.instance_types if name in kinds] or kinds.values()
-    return cheapest(asked, wanted.requests, chosen)
+    chosen = [shop.kinds[name] for name in wanted.instance_types if name in shop.kinds] or shop.kinds.values()
+    if not wanted.instance_types:  # from a static pool's template
+        for labels in leaving:
+            same = [
+                _exactly(key, labels.get(key, "")) for key in (names.INSTANCE_TYPE, names.ZONE, names.CAPACITY_TYPE)
+            ]
+            if labels.get(names.NODEPOOL) == wanted.node_pool and (again := shop.buy([*asked, *same], {}, chosen)):
+                return again
+    return shop.buy(asked, wanted.requests, chosen)
+
+
+def _exactly(key: str, value: str) -> SelectorRequirement:
+    return SelectorRequirement(key=key, operator="In", values=(value,))
 
 
 def _claim(pool: NodePool, name: str, wanted: Replacement, machine: Machine, now: datetime) -> NodeClaim:
@@ -181,7 +254,7 @@ def _claim(pool: NodePool, name: str, wanted: Replacement, machine: Machine, now
     labels = {
         **template.metadata.labels,
         **{key: value for key, value in single_values(wanted.requirements).items() if key not in _PASSING},
-        **labels_of(machine),
+        **labels_of(machine, template.spec.node_class_ref.group),
         names.NODEPOOL: pool.metadata.name,
     }
     born = (names.CONDITION_LAUNCHED, names.CONDITION_REGISTERED, names.CONDITION_INITIALIZED)

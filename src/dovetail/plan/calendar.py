@@ -2,21 +2,20 @@
 
 Applies the same rules as a round (`decide.gates`) at each moment at which a window opens or closes or a rate budget
 allows nodes again. The number of nodes, the leaving nodes and the history are taken as they are now.
-disruption-controls, Proposed Spec; topology-budgets; spec sections 13 and 14.
+disruption-controls, Proposed Spec; topology-budgets; docs/rules.md#rates and #windows.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from dovetail.decide.context import RoundContext
 from dovetail.decide.gates.budgets import REASONS, Allowance, BudgetLedger, flat_allowance, is_active
 from dovetail.decide.gates.pool_holds import window_hold
+from dovetail.decide.methods.expiry_outlook import expiring_nodes
+from dovetail.decide.outcome import ExpiringNode
 from dovetail.decide.question import Question
-from dovetail.model.catalogue import Catalogue
-from dovetail.model.cluster import Cluster
+from dovetail.decide.scene import Scene
 from dovetail.model.policies.policy import Budget, DisruptionPolicy, Reason
-from dovetail.model.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,18 +44,19 @@ class PoolCalendar:
     stretches: dict[Reason, tuple[Stretch, ...]]
     active: tuple[bool, ...]
     next_changes: tuple[datetime | None, ...]
+    expiring: tuple[ExpiringNode, ...] = ()
 
 
-def calendar(cluster: Cluster, settings: Settings, now: datetime, days: int) -> tuple[PoolCalendar, ...]:
+def calendar(question: Question, days: int) -> tuple[PoolCalendar, ...]:
     """Return every pool's calendar, by name."""
-    nothing = Catalogue(instance_types=())  # budgets know no prices
-    return calendar_of(RoundContext(Question(cluster=cluster, catalogue=nothing, settings=settings, now=now)), days)
+    return calendar_of(Scene.of(question), days)
 
 
-def calendar_of(context: RoundContext, days: int) -> tuple[PoolCalendar, ...]:
-    """Return every pool's calendar, by name, for an existing context."""
-    ledger, policies, now = context.ledger, context.policies, context.now
+def calendar_of(scene: Scene, days: int) -> tuple[PoolCalendar, ...]:
+    """Return every pool's calendar, by name, of a scene."""
+    ledger, policies, now = scene.ledger, scene.policies, scene.now
     end = now + timedelta(days=days)
+    expiring = expiring_nodes(scene, end - now)
     pools = []
     for pool in sorted(policies):
         policy, counted = policies[pool], ledger.members[pool].count
@@ -74,6 +74,7 @@ def calendar_of(context: RoundContext, days: int) -> tuple[PoolCalendar, ...]:
                 next_changes=tuple(
                     budget.window.next_change(now) if budget.window is not None else None for budget in policy.budgets
                 ),
+                expiring=tuple(entry for entry in expiring if entry.node_pool == pool),
             )
         )
     return tuple(pools)

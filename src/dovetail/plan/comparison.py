@@ -9,9 +9,12 @@ from dataclasses import dataclass
 
 from dovetail.decide.document import Json, action
 from dovetail.decide.outcome import RoundResult
+from dovetail.decide.words import cents
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
+from dovetail.plan.to_end import ToEnd
+from dovetail.plan.whole import monthly, rough
 from dovetail.report.table import WIDTH, paragraph, text_table
-from dovetail.report.words import count, dollars
+from dovetail.report.words import count
 
 _SHOWN = 12
 
@@ -50,16 +53,17 @@ class ProfileDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileComparison:
-    """What another profile would do, and where it differs."""
+    """What another profile would do, and where it differs; `ends`: all rounds of both, if they were asked for."""
 
     own: RoundResult
     other: RoundResult
     differences: tuple[ProfileDifference, ...]
+    ends: tuple[ToEnd, ToEnd] | None = None
 
     def to_dict(self) -> Json:
         """Return `compare` in the contract's form."""
         return {
-            "profile": self.other.profile.value,
+            "profile": self.other.called,
             "actions": [action(command) for command in self.other.commands],
             "nodes": [
                 {
@@ -71,10 +75,11 @@ class ProfileComparison:
                 }
                 for entry in self.differences
             ],
+            **({} if self.ends is None else {"end": self.ends[1].steps_document()["end"]}),
         }
 
 
-def compare(own: RoundResult, other: RoundResult) -> ProfileComparison:
+def compare(own: RoundResult, other: RoundResult, ends: tuple[ToEnd, ToEnd] | None = None) -> ProfileComparison:
     """Compare two rounds on the same input."""
     theirs = {entry.node: entry for entry in other.verdicts}
     found = []
@@ -87,18 +92,20 @@ def compare(own: RoundResult, other: RoundResult) -> ProfileComparison:
                     node_pool=mine.node_pool,
                     verdict=mine.verdict,
                     other_verdict=his.verdict,
-                    why=_why(own.profile.value, mine, other.profile.value, his),
+                    why=_why(own, mine, other, his),
                 )
             )
-    return ProfileComparison(own=own, other=other, differences=tuple(found))
+    return ProfileComparison(own=own, other=other, differences=tuple(found), ends=ends)
 
 
-def _why(profile: str, mine: NodeVerdict, other_profile: str, his: NodeVerdict) -> str:
+def _why(own: RoundResult, mine: NodeVerdict, other: RoundResult, his: NodeVerdict) -> str:
     taken, closed = (mine, his) if mine.verdict == ELIGIBLE else (his, mine)
     expired = taken.verdict == ELIGIBLE and any(entry.gate is Gate.NOT_EXPIRED for entry in taken.gates)
-    rule = RULES.get(Gate.NOT_EXPIRED.value if expired else closed.verdict, "") if profile != other_profile else ""
+    rule = (
+        RULES.get(Gate.NOT_EXPIRED.value if expired else closed.verdict, "") if own.profile is not other.profile else ""
+    )
     because = f" ({rule})" if rule else ""
-    return f"{profile}: {_sentence(mine)} {other_profile}: {_sentence(his)}{because}"
+    return f"{own.called}: {_sentence(mine)} {other.called}: {_sentence(his)}{because}"
 
 
 def _sentence(verdict: NodeVerdict) -> str:
@@ -111,23 +118,20 @@ def _sentence(verdict: NodeVerdict) -> str:
 def comparison_text(comparison: ProfileComparison, *, wide: bool = False) -> str:
     """Return the comparison in words: actions, pools, nodes that differ."""
     own, other = comparison.own, comparison.other
-    mine, theirs = own.profile.value, other.profile.value
+    mine, theirs = own.called, other.called
     width = None if wide else WIDTH
-    lines = [f"{mine} against {theirs}, on the same cluster now", ""]
+    lines = [f"{mine} against {theirs}, on the same cluster", ""]
+    if comparison.ends is not None:
+        lines += [*_end_lines(comparison.ends), ""]
     rows = [_now_row(mine, own), _now_row(theirs, other)]
-    lines += text_table(
-        ("PROFILE", "NOW", "NODES", "SAVES/H", "PODS", "COULD GO"), rows, right=(2, 3, 4, 5), flexible=(1,), width=width
+    head = ("RULES", "NOW", "NODES", "SAVES/H", "RESTARTS", "COULD GO")
+    lines += text_table(head, rows, right=(2, 3, 4, 5), flexible=(1,), width=width)
+    lines += paragraph(
+        "NOW: the actions of this round, their NODES, savings and pod restarts. COULD GO: eligible nodes."
     )
-    lines += [
-        "",
-        *text_table(
-            ("POOL", "NODES", f"GO: {mine}", f"GO: {theirs}", "DIFFER"),
-            _pool_rows(comparison),
-            right=(1, 2, 3, 4),
-            flexible=(0,),
-            width=width,
-        ),
-    ]
+    columns = ("POOL", "NODES", f"GO: {mine}", f"GO: {theirs}", "DIFFER")
+    lines += ["", *text_table(columns, _pool_rows(comparison), right=(1, 2, 3, 4), flexible=(0,), width=width)]
+    lines += paragraph("GO: nodes that could go by these rules. DIFFER: nodes with different answers.")
     if not comparison.differences:
         return "\n".join([*lines, "", "Every node gets the same verdict from both."])
     lines += ["", f"{count(len(comparison.differences), 'node')} differ:"]
@@ -146,6 +150,26 @@ def comparison_text(comparison: ProfileComparison, *, wide: bool = False) -> str
     return "\n".join(lines)
 
 
+def _end_lines(ends: tuple[ToEnd, ToEnd]) -> list[str]:
+    """Return what all rounds of both come to."""
+    rows = [
+        (
+            end.first.called,
+            cents(end.saved),
+            monthly(end.saved),
+            f"{end.pods_moved:,}",
+            f"{end.nodes_before:,} → {end.nodes:,}",
+            "never" if end.pace.seconds is None else rough(end.pace.seconds).removeprefix("about "),
+        )
+        for end in ends
+    ]
+    head = ("RULES", "SAVES/H", "A MONTH", "RESTARTS", "NODES", "TAKES")
+    left = [end.first.called for end in ends if not end.complete]
+    more = f" {' and '.join(left)}: more rounds are left." if left else ""
+    legend = "All rounds to the end; TAKES: about how long, by the budgets and timers."
+    return [*text_table(head, rows, right=(1, 2, 3)), *paragraph(legend + more)]
+
+
 def _now_row(profile: str, result: RoundResult) -> tuple[str, ...]:
     commands = result.commands
     what = ", ".join(sorted({command.action.value for command in commands})) or "nothing"
@@ -153,7 +177,7 @@ def _now_row(profile: str, result: RoundResult) -> tuple[str, ...]:
         profile,
         what,
         f"{sum(len(command.nodes) for command in commands):,}",
-        dollars(sum(command.savings for command in commands), 2),
+        cents(sum(command.savings for command in commands)),
         f"{sum(command.pods for command in commands):,}",
         f"{sum(entry.verdict == ELIGIBLE for entry in result.verdicts):,}",
     )

@@ -3,26 +3,29 @@
 Words and JSON of what `plan.counterfactual` found; decides nothing. Sits in plan; `cli.planning.explain` prints it.
 """
 
-import difflib
 from dataclasses import dataclass
 from typing import Any
 
 from dovetail.api.findings import InputError
+from dovetail.decide.billing_words import price_document, price_reason
 from dovetail.decide.document import Json, action, gate, prices
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
 from dovetail.decide.question import Question
 from dovetail.decide.words import clock, dollars
 from dovetail.model import names
-from dovetail.model.command import Method
+from dovetail.model.command import Command, Method
 from dovetail.model.money import format_money
 from dovetail.model.policies.policy import Budget, DisruptionPolicy
+from dovetail.model.text import nearest
 from dovetail.model.timing.duration import format_duration
-from dovetail.model.verdicts import ELIGIBLE, Gate
-from dovetail.plan.counterfactual import Counterfactual, NodeAnswer, counterfactuals
+from dovetail.model.verdicts import Gate, GateResult
+from dovetail.plan.explaining.counterfactual import Counterfactual, counterfactuals
+from dovetail.plan.explaining.node_answer import NodeAnswer
 from dovetail.plan.node_detail import NodeDetail, detail_of
 from dovetail.plan.summary import LINE_MAX, prices_text
-from dovetail.report.table import paragraph, text_table
+from dovetail.plan.to_end import plan_to_end
+from dovetail.report.table import note_lines, paragraph, text_table
 from dovetail.report.words import safe, span
 
 _BLOCKERS_MAX = 15
@@ -30,54 +33,89 @@ _LANDINGS_MAX = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Later:
+    """The command of a later round that takes the node (`--to-end`)."""
+
+    round: int
+    command: Command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why one node stays or goes: its answer, and the result of each obvious change."""
+    """Why one node stays or goes: its answer, the result of each obvious change, and whether it goes later.
+
+    `to_end`: whether the later rounds were asked.
+    """
 
     question: Question
     answer: NodeAnswer
     opened: tuple[Counterfactual, ...]
+    later: Later | None = None
+    to_end: bool = False
 
     @property
     def text(self) -> str:
         """Return the explanation in words, as `dovetail explain` prints it."""
-        return explanation_text(self.question, self.answer, self.opened)
+        return explanation_text(self)
+
+    @property
+    def wide_text(self) -> str:
+        """Return the explanation in words with every check, as `dovetail explain -o wide` prints it."""
+        return explanation_text(self, wide=True)
 
     def to_dict(self) -> Json:
         """Return the JSON of `dovetail explain`."""
-        return explanation_document(self.question, self.answer, self.opened)
+        return explanation_document(self)
 
 
-def explain(question: Question, node: str) -> Explanation:
-    """Explain one node; raise InputError, with the nearest name, if there is no such node."""
+def explain(question: Question, node: str, *, to_end: bool = False) -> Explanation:
+    """Explain one node; raise InputError, with the nearest name, if there is no such node.
+
+    `to_end`: ask the later rounds too, as `plan --to-end` does.
+    """
     answer, opened = counterfactuals(question, node)
     if answer is None:
         known = sorted(entry.metadata.name for entry in question.cluster.nodes)
-        near = difflib.get_close_matches(node, known, n=1)
+        near = nearest(node, known)
         some = f"name one of the {len(known)} that are there, such as {known[0]}" if known else "the input has no node"
-        raise InputError(f'there is no node "{node}"; {f"did you mean {near[0]}?" if near else some}')
-    return Explanation(question=question, answer=answer, opened=opened)
+        raise InputError(f'there is no node "{node}"; {f"did you mean {near}?" if near else some}')
+    later = _later(question, node) if to_end and answer.command is None else None
+    return Explanation(question=question, answer=answer, opened=opened, later=later, to_end=to_end)
 
 
-def explanation_document(question: Question, answer: NodeAnswer, opened: tuple[Counterfactual, ...]) -> Json:
+def _later(question: Question, node: str) -> Later | None:
+    for step in plan_to_end(question).steps:
+        for command in step.commands:
+            if node in command.nodes:
+                return Later(round=step.round, command=command)
+    return None
+
+
+def explanation_document(found: Explanation) -> Json:
     """Return everything as JSON."""
+    question, answer, opened, later = found.question, found.answer, found.opened, found.later
     facts = answer.facts
     return {
         "now": clock(question.now),
         "profile": question.settings.profile.value,
+        **({"policy": question.settings.policy} if question.settings.policy else {}),
         "node": facts.name,
         "nodePool": facts.pool_name,
         "instanceType": facts.instance_type,
         "zone": facts.zone,
         "capacityType": facts.capacity_type,
         "price": None if facts.offering_price is None else facts.price_float,
-        "prices": prices(question.catalogue.source, question.catalogue.as_of),
+        "paid": price_document(answer.work.scene.billing, facts.name),
+        "prices": prices(question.catalogue.source, question.catalogue.as_of, question.now),
         "disruptionCost": float(facts.disruption_cost(question.now)),
         "lifetimeRemaining": float(facts.remaining(question.now)),
         "pods": len(facts.reschedulable),
         "closing": facts.closing,
-        "verdict": ELIGIBLE if answer.eligible else answer.last.gate.value,
-        "why": answer.last.why,
+        "verdict": answer.verdict.verdict,
+        "why": answer.verdict.why,
         "action": None if answer.command is None else action(answer.command),
+        "command": None if answer.command is None else action(answer.command),
+        "later": None if later is None else {"round": later.round, "action": action(later.command)},
         "gates": [gate(result) for result in answer.deciding.results],
         "methods": [
             {"method": method.value, "gates": [gate(result) for result in chain.results]}
@@ -85,8 +123,9 @@ def explanation_document(question: Question, answer: NodeAnswer, opened: tuple[C
         ],
         "policy": None if facts.policy is None else policy_document(facts.policy),
         "preferences": list(answer.preferences),
-        "opens": [{"if": entry.if_, "opens": entry.opens, "then": entry.then, "gate": entry.gate} for entry in opened],
-        **detail_of(answer.context, facts).to_dict(),
+        "opens": [entry.to_dict() for entry in opened],
+        "warnings": list(question.cluster.notes),
+        **detail_of(answer.work, facts).to_dict(),
     }
 
 
@@ -102,6 +141,8 @@ def policy_document(policy: DisruptionPolicy) -> Json:
     }
     if policy.disruption_price is not None:
         values["disruptionPrice"] = format_money(policy.disruption_price)
+    if policy.restart_price is not None:
+        values["restartPrice"] = policy.restart_price.text
     shown: dict[str, Any] = {
         key: {"value": value, "from": policy.origins.get(key, "default")} for key, value in values.items()
     }
@@ -126,10 +167,36 @@ def _price(facts: NodeFacts) -> str:
     return "price unknown" if facts.offering_price is None else f"{dollars(facts.price)}/h"
 
 
-def explanation_text(question: Question, answer: NodeAnswer, opened: tuple[Counterfactual, ...]) -> str:
-    """Return everything in words."""
+def _price_lines(answer: NodeAnswer, facts: NodeFacts) -> list[str]:
+    why = price_reason(answer.work.scene.billing, facts.name)
+    return paragraph(f"Price: {why}.") if why else []
+
+
+def _verdict(found: Explanation) -> str:
+    """Return whether it goes in this round, may go in a later one, or stays, and where."""
+    answer, command = found.answer, found.answer.command
+    if command is not None:
+        others = len(command.nodes) - 1
+        company = f" together with {others} other{'s' if others > 1 else ''}" if others else ""
+        what = f"{command.action.value}, saving {dollars(command.savings)}/h"
+        return f"It would go{company}: {what}{' in all' if others else ''}."
+    later, turn = found.later, ""
+    if later is not None:
+        turn = f" It goes in round {later.round} of `plan --to-end` ({later.command.action.value})."
+    if not answer.eligible:
+        return f"It stays, at gate {answer.last.gate.value}: {answer.last.why}{turn}"
+    first = answer.result.commands
+    acting = f"this round takes others first ({first[0].action.value})" if first else "no command takes it yet"
+    if later is None:
+        turn = " No later round of `plan --to-end` takes it." if found.to_end else " `--to-end` says when it goes."
+    return f"It may go ({answer.deciding.method.value}), but not in this round: {acting}.{turn}"
+
+
+def explanation_text(found: Explanation, *, wide: bool = False) -> str:
+    """Return everything in words, the answer and the remedy first; `wide` lists the checks that it passed, too."""
+    question, answer, opened = found.question, found.answer, found.opened
     facts = answer.facts
-    detail = detail_of(answer.context, facts)
+    detail = detail_of(answer.work, facts)
     head = (
         f"{facts.name} (NodePool {facts.pool_name or '-'}, {facts.instance_type or 'unknown type'}, "
         f"{facts.zone or '-'}, "
@@ -137,33 +204,26 @@ def explanation_text(question: Question, answer: NodeAnswer, opened: tuple[Count
         f"{float(facts.disruption_cost(question.now)):.4g} "
         f"({float(facts.remaining(question.now)):.0%} of its life left)"
     )
-    if answer.eligible:
-        verdict = f"It would go ({answer.deciding.method.value})."
-        if answer.command is not None:
-            turn = "" if answer.now else ", when its turn comes"
-            others = len(answer.command.nodes) - 1
-            company = f" together with {others} other{'s' if others > 1 else ''}" if others else ""
-            what = f"{answer.command.action.value}, saving {dollars(answer.command.savings)}/h"
-            verdict = f"It would go{company}{turn}: {what}{' in all' if others else ''}."
-    else:
-        verdict = f"It stays, at gate {answer.last.gate.value}: {answer.last.why}"
+    verdict = f"{facts.name}: {_verdict(found)}"
     lines = [
+        *note_lines(question.cluster.notes),
+        *paragraph(verdict),
+        *_opening_lines(answer, opened),
+        *_blocker_lines(answer, detail),
+        "",
         *paragraph(head),
+        *_price_lines(answer, facts),
         *_figure_lines(detail),
         *_closing_lines(facts),
         "",
-        *paragraph(verdict),
-        *_blocker_lines(answer, detail),
-        "",
         f"Gates ({answer.deciding.method.value}):",
-        *_chain_lines(answer.deciding),
+        *_chain_lines(answer.deciding, wide=wide),
         *_other_lines(answer),
         *_landing_lines(detail),
         *_preference_lines(answer),
         *_policy_lines(facts.policy),
-        *_opening_lines(answer, opened),
         "",
-        prices_text(question.catalogue),
+        prices_text(question.catalogue, question.now),
     ]
     return "\n".join(safe(line, LINE_MAX) for line in lines).rstrip()  # names come from outside
 
@@ -180,7 +240,7 @@ def _figure_lines(detail: NodeDetail) -> list[str]:
 
 
 def _closing_lines(facts: NodeFacts) -> list[str]:
-    """Return that the node is closing, why, and which of its pods a scale-down would remove next (spec section 23)."""
+    """Return that the node is closing, why, and which pods a scale-down removes next (docs/rules.md#steering)."""
     marked = [pod.metadata.name for pod in facts.reschedulable if names.STEERING_MARK in pod.metadata.annotations]
     victims = f" Next victims of scale-downs: {', '.join(marked[:_BLOCKERS_MAX])}." if marked else ""
     if not facts.closing:
@@ -207,7 +267,10 @@ def _blocker_lines(answer: NodeAnswer, detail: NodeDetail) -> list[str]:
 def _landing_lines(detail: NodeDetail) -> list[str]:
     if not detail.landings:
         return []
-    needed = f"; a new node is needed: {', '.join(detail.new_nodes)}" if detail.new_nodes else "; no new node is needed"
+    lost = sum(1 for entry in detail.landings if entry.node is None and entry.new is None)
+    needed = f"; {lost} of {len(detail.landings)} land nowhere" if lost else "; no new node is needed"
+    if detail.new_nodes:
+        needed = f"; a new node is needed: {', '.join(detail.new_nodes)}"
     lines = ["", f"Where its pods would land{needed}:"]
     rows = [
         (f"  {entry.pod}", entry.node or (f"new: {entry.new}" if entry.new else "nowhere"), entry.why)
@@ -223,11 +286,21 @@ _QUESTIONS = {Gate.NOT_EMPTY: "empty", Gate.NOT_EXPIRED: "expired", Gate.NOT_DRI
 """Gates that read better as a question: `expired  yes`, and not `pass  not-expired`."""
 
 
-def _chain_lines(chain: Chain) -> list[str]:
-    lines = []
+def _is_question(chain: Chain, result: GateResult) -> bool:
+    """Return whether a check asks what its method is about; only the method `empty` asks whether a node is empty."""
+    return result.gate in _QUESTIONS and (result.gate is not Gate.NOT_EMPTY or chain.method is Method.EMPTY)
+
+
+def _chain_lines(chain: Chain, *, wide: bool) -> list[str]:
+    """Return the checks of a method; without `wide`, those that it passed are only counted."""
+    passed = [result for result in chain.results if result.passed and not _is_question(chain, result)]
+    folded = [] if wide or len(passed) < 2 else passed
+    lines = [f"  {len(folded)} checks passed (-o wide lists them)"] if folded else []
     for result in chain.results:
+        if result in folded:
+            continue
         mark, name = "pass" if result.passed else "STOP", result.gate.value
-        if result.gate in _QUESTIONS and not (result.gate is Gate.NOT_EMPTY and chain.method is not Method.EMPTY):
+        if _is_question(chain, result):
             mark, name = "yes" if result.passed else "no", _QUESTIONS[result.gate]
         lines += paragraph(f"{mark:<4}  {name:<26} {result.why}", indent="  ")
     return lines

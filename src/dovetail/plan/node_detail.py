@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dovetail.decide.context import RoundContext
 from dovetail.decide.document import Json
 from dovetail.decide.facts.drainability import Guards, protection
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.candidates import NODE_RULES, OWN_RULES, POD_RULES
+from dovetail.decide.gates import node_rules
+from dovetail.decide.gates.candidates import NODE_RULES, OWN_RULES, pod_rules
 from dovetail.decide.gates.gate_results import pod_name
 from dovetail.decide.methods.method import budget_result
+from dovetail.decide.scene import Scene
+from dovetail.decide.work import Work
 from dovetail.model import names
 from dovetail.model.command import REASON_OF, Method
 from dovetail.model.verdicts import Gate, GateResult
@@ -66,48 +68,53 @@ class NodeDetail:
         }
 
 
-def utilisation_of(context: RoundContext, facts: NodeFacts) -> dict[str, float]:
+def utilisation_of(scene: Scene, facts: NodeFacts) -> dict[str, float]:
     """Return the share of the node's room that its pods ask for, by resource."""
-    place = context.index_of(facts)
+    place = scene.index_of(facts)
     if place < 0 or facts.node is None:
         return {}
-    room = context.snapshot.states[place].allocatable
+    room = scene.snapshot.states[place].allocatable
     asked: dict[str, int] = {}
-    for pod in context.snapshot.pods_on[place]:
+    for pod in scene.snapshot.pods_on[place]:
         if not is_terminal(pod):
-            requests = context.snapshot.class_of(pod).info.requests
+            requests = scene.snapshot.class_of(pod).info.requests
             for name in _RESOURCES:
                 asked[name] = asked.get(name, 0) + requests.get(name, 0)
     return {name: asked.get(name, 0) / room[name] for name in _RESOURCES if room.get(name)}
 
 
-def detail_of(context: RoundContext, facts: NodeFacts) -> NodeDetail:
+def detail_of(work: Work, facts: NodeFacts) -> NodeDetail:
     """Look at one node."""
-    place = context.index_of(facts)
-    pods = context.snapshot.pods_on[place] if place >= 0 else ()
-    landings, new = _landings(context, facts)
+    scene = work.scene
+    place = scene.index_of(facts)
+    pods = scene.snapshot.pods_on[place] if place >= 0 else ()
+    landings, new = _landings(work, facts)
     return NodeDetail(
-        age=None if facts.created is None else context.now - facts.created,
-        utilisation=utilisation_of(context, facts),
+        age=None if facts.created is None else scene.now - facts.created,
+        utilisation=utilisation_of(scene, facts),
         pods=len(facts.reschedulable),
         daemons=len(pods) - len(facts.reschedulable),
         landings=landings,
         new_nodes=new,
-        blockers=tuple(_blockers(context, facts)),
+        blockers=tuple(_blockers(scene, facts)),
     )
 
 
-def _landings(context: RoundContext, facts: NodeFacts) -> tuple[tuple[PodLanding, ...], tuple[str, ...]]:
-    if context.index_of(facts) < 0 or not facts.reschedulable:
+def _landings(work: Work, facts: NodeFacts) -> tuple[tuple[PodLanding, ...], tuple[str, ...]]:
+    scene = work.scene
+    if scene.index_of(facts) < 0 or not facts.reschedulable:
         return (), ()
-    found = context.simulate((facts,), for_cost=True)
-    owners = Owners(context.snapshot.cluster)
+    found = work.simulate((facts,), for_cost=True)
+    owners = Owners(scene.snapshot.cluster)
     own = {pod_name(pod): pod for pod in facts.reschedulable}
+    sizes = scene.snapshot.surroundings.coming
     landings: dict[str, PodLanding] = {}
 
     def add(name: str, node: str | None = None, new: str | None = None, why: str = "") -> None:
         if name in own:
             owner = owners.of(own[name])
+            size = sizes.words(own[name]) if sizes else ""
+            why = "; ".join(filter(None, (why, f"it {size}" if size else "")))
             landings[name] = PodLanding(pod=name, owner=f"{owner.kind} {owner.name}", node=node, new=new, why=why)
 
     for placement in found.placements:
@@ -129,9 +136,9 @@ def _landings(context: RoundContext, facts: NodeFacts) -> tuple[tuple[PodLanding
     return tuple(landings[name] for name in sorted(landings)), tuple(new_nodes)
 
 
-def _blockers(context: RoundContext, facts: NodeFacts) -> Iterator[GateResult]:
+def _blockers(scene: Scene, facts: NodeFacts) -> Iterator[GateResult]:
     """Yield every gate of a cost action (or of emptiness) that is closed now, and every blocking pod."""
-    gate_context = context.gate_context
+    gate_context = scene.gate_context
     if facts.claim is None or facts.node is None or facts.pool is None or facts.policy is None:
         yield NODE_RULES[0](facts, gate_context)
         return
@@ -140,27 +147,30 @@ def _blockers(context: RoundContext, facts: NodeFacts) -> Iterator[GateResult]:
         result = rule(facts, gate_context)
         if not result.passed:
             yield result
-    yield from _pod_vetoes(context, facts)
+    rules = pod_rules(method, empty_asks_pdbs=scene.settings.rules.empty_asks_pdbs)
+    for veto in _pod_vetoes(scene, facts):
+        if veto.gate is not Gate.PDB or node_rules.pdbs_allow in rules:
+            yield veto
     seen = (Gate.POD_DO_NOT_DISRUPT, Gate.PDB)
-    for rule in (*POD_RULES, *OWN_RULES[method]):
+    for rule in (*rules, *OWN_RULES[method]):
         result = rule(facts, gate_context)
         if not result.passed and result.gate not in (*seen, *_WRONG_METHOD):
             yield result
-    if context.ledger.allowance(facts.pool_name, REASON_OF[method]).left <= 0:
-        yield budget_result(context, method, facts.pool_name)
+    if scene.ledger.allowance(facts.pool_name, REASON_OF[method]).left <= 0:
+        yield budget_result(scene, method, facts.pool_name)
 
 
-def _pod_vetoes(context: RoundContext, facts: NodeFacts) -> Iterator[GateResult]:
-    guards = Guards(context.snapshot.cluster.pdbs)
-    place = context.index_of(facts)
+def _pod_vetoes(scene: Scene, facts: NodeFacts) -> Iterator[GateResult]:
+    guards = Guards(scene.snapshot.cluster.pdbs, durations=scene.settings.rules.protection_durations)
+    place = scene.index_of(facts)
     said = set()
-    for pod in context.snapshot.pods_on[place] if place >= 0 else ():
+    for pod in scene.snapshot.pods_on[place] if place >= 0 else ():
         name = pod_name(pod)
-        guarded = protection(pod, context.now)
+        guarded = protection(pod, scene.now, durations=guards.durations)
         if guarded is not None:
             why = f"Pod {name} says {names.DO_NOT_DISRUPT}={guarded.value}."
             yield GateResult(gate=Gate.POD_DO_NOT_DISRUPT, passed=False, why=why, figures={"pod": name})
-        veto = guards.veto(pod, context.now)
+        veto = guards.veto(pod, scene.now)
         if veto is not None and (veto.pdbs not in said or len(veto.pdbs) > 1):
             said.add(veto.pdbs)
             few = f"PodDisruptionBudget {veto.pdbs[0]} allows no disruption of pod {name} now."

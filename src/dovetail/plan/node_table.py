@@ -55,12 +55,12 @@ def node_rows(question: Question, pools: tuple[str, ...] = ()) -> tuple[NodeRow,
     """Return every node, or those of some pools, by name."""
     decider = Decider()
     verdicts = {entry.node: entry for entry in decider.round(question, every_method=True).verdicts}
-    context = decider.scene(question)
+    scene = decider.scene(question)
     rows = []
-    for facts in context.nodes:
+    for facts in scene.nodes:
         if pools and facts.pool_name not in pools:
             continue
-        used = utilisation_of(context, facts)
+        used = utilisation_of(scene, facts)
         verdict = verdicts[facts.name]
         rows.append(
             NodeRow(
@@ -86,7 +86,9 @@ def rows_document(question: Question, rows: tuple[NodeRow, ...]) -> Json:
     return {
         "now": clock(question.now),
         "profile": question.settings.profile.value,
+        **({"policy": question.settings.policy} if question.settings.policy else {}),
         "nodes": [row.to_dict() for row in rows],
+        "warnings": list(question.cluster.notes),
     }
 
 
@@ -136,6 +138,7 @@ def rows_page(question: Question, rows: tuple[NodeRow, ...]) -> str:
         for row in rows
     ]
     head = ["node", "verdict", "why", "$ per hour", "pool", "machine", "cpu", "memory", "pods", "age"]
-    lead = f"At {html.text(clock(question.now))}, by the rules of {html.text(question.settings.profile.value)}."
-    footer = " ".join(filter(None, (f"Dovetail {__version__}.", prices_text(question.catalogue))))
-    return html.page(f"{len(rows):,} nodes, one by one", lead, html.table(head, cells, (3, 6, 7, 8, 9)), footer)
+    lead = f"At {html.text(clock(question.now))}, by the rules of {html.text(question.settings.called)}."
+    footer = " ".join(filter(None, (f"Dovetail {__version__}.", prices_text(question.catalogue, question.now))))
+    table, notes = html.table(head, cells, (3, 6, 7, 8, 9)), html.notes(question.cluster.notes)
+    return html.page(f"{len(rows):,} nodes, one by one", lead, table, footer, above=notes)

@@ -4,15 +4,17 @@ Grouped by the gate that refused the nodes, so that 500 nodes become ten lines, 
 only, decides nothing. Sits in plan; `cli.planning.plan` prints it.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 
-from dovetail.decide.document import unpriced_nodes
-from dovetail.decide.optimal import Optimal, optimal_of
+from dovetail.decide.billing_words import bill_text, monthly
+from dovetail.decide.document import price_age_days, unpriced_nodes
+from dovetail.decide.optimal import optimal_of
 from dovetail.decide.outcome import RoundResult
-from dovetail.decide.words import clock, dollars, seconds
+from dovetail.decide.words import cents, clock, dollars, seconds
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command, Replacement
+from dovetail.model.settings import Settings
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
 from dovetail.report.table import WIDTH, paragraph, text_table
 from dovetail.report.words import count, listing, safe
@@ -26,7 +28,7 @@ FIRST_STEP = {
     Gate.PDB: "give the PodDisruptionBudgets room: more replicas, or maxUnavailable instead of minAvailable",
     Gate.NODE_DO_NOT_DISRUPT: "take do-not-disrupt off the nodes",
     Gate.POOL_POLICY: "let the pool consolidate: consolidationPolicy WhenEmptyOrUnderutilized",
-    Gate.PAUSED: "resume the pool: dovetail resume",
+    Gate.PAUSED: "run dovetail resume",
     Gate.POD_WINDOW: "wait for the pods' windows, or widen them",
     Gate.MIN_NODE_AGE: "wait, or lower minNodeAge",
     Gate.HEALTH: "look at what is not healthy; after a halt, dovetail resume",
@@ -37,7 +39,7 @@ FIRST_STEP = {
     Gate.TOPOLOGY_BUDGET: "wait for the domain's turn, or raise the topology budget",
     Gate.SIMULATION: "look at what keeps their pods: spread, affinity, or room",
     Gate.NEW_NODES: "look at what keeps their pods from one node together",
-    Gate.PRICE: "allow cheaper instance types in the pool; as it is, these nodes are the cheapest that do",
+    Gate.PRICE: "nothing: no cheaper instance type fits their pods",
     Gate.SAVINGS_THRESHOLD: "lower consolidationSavingsThreshold if these savings are worth the restarts",
     Gate.SPOT_TO_SPOT: "switch spotToSpotConsolidation on",
     Gate.SPOT_FLEXIBILITY: "allow more instance types in the spot pool",
@@ -48,28 +50,67 @@ FIRST_STEP = {
     Gate.INSTANCE_TYPE_KNOWN: "give a catalogue that has these instance types",
 }
 
+OUT_OF_NEVER = "set consolidateAfter to a duration, such as 5m"
+UNPAUSED = "switch the setting paused off"
 
-def prices_text(catalogue: Catalogue | None) -> str:
-    """Return the source and the date of the prices; empty if the catalogue has no date."""
-    return safe(f"Prices: {catalogue.source}, of {catalogue.as_of}.") if catalogue and catalogue.as_of else ""
+
+def first_step(entry: NodeVerdict) -> str:
+    """Return the first thing to change so that a node may go; empty if no setting helps."""
+    gate = Gate(entry.verdict)
+    figures = next((check.figures for check in entry.gates if check.gate is gate and not check.passed), {})
+    if gate is Gate.PAUSED:
+        return resume_step(entry.node_pool, str(figures.get("until", ""))) if "reason" in figures else UNPAUSED
+    if gate is Gate.CONSOLIDATE_AFTER and figures.get("consolidateAfter") == "Never":
+        return OUT_OF_NEVER  # nobody can wait for Never
+    return FIRST_STEP.get(gate, "")
+
+
+def resume_step(node_pool: str, until: str) -> str:
+    """Return what to do about a pool that is paused; `until`: empty if until it is resumed."""
+    resume = f"run dovetail resume {node_pool}"
+    return f"wait until {until}, or {resume}" if until else resume
+
+
+def rules_named(rules: RoundResult | Settings) -> str:
+    """Return whose rules decided, in two words: `profile dovetail`, `policy recommended`."""
+    return f"policy {rules.policy}" if rules.policy else f"profile {rules.profile.value}"
+
+
+def prices_text(catalogue: Catalogue | None, now: datetime) -> str:
+    """Return the source, the date and the age of the prices; empty if the catalogue has no date."""
+    if catalogue is None or not catalogue.as_of:
+        return ""
+    days = price_age_days(catalogue.as_of, now)
+    age = f" They are {count(days, 'day')} old." if days else ""
+    return safe(f"Prices: {catalogue.source}, of {catalogue.as_of}.{age}")
 
 
 def plan_text(
-    result: RoundResult, *, wide: bool = False, every_method: bool = False, every_candidate: bool = False
+    result: RoundResult,
+    *,
+    wide: bool = False,
+    every_method: bool = False,
+    every_candidate: bool = False,
+    notes: Sequence[str] = (),
+    whole: str = "",
+    remedy: str = "",
 ) -> str:
-    """Return the plan in words; `wide` lists every node and cuts nothing.
+    """Return the plan in words; `wide` lists every node and cuts nothing; `notes`: warnings that were said before it.
 
+    `whole`: the sentence about all rounds together; `remedy`: the one about what to change first.
     `every_method` and `every_candidate` add what the round was asked for beside its own answer.
     """
     verdicts = result.verdicts
     pools = len({entry.node_pool for entry in verdicts if entry.node_pool})
     size = f"{count(len(verdicts), 'node')} in {count(pools, 'pool')}, {total_price(result)}"
     lines = [
-        *paragraph(f"{clock(result.now)}, profile {result.profile.value}: {size}"),
+        *paragraph(f"{clock(result.now)}, {rules_named(result)}: {size}"),
+        *paragraph(whole),
+        *paragraph(bill_text(result.bill)),
         "",
         *_actions(result, wide=wide),
-        *paragraph(optimal_text(optimal_of(result.commands, result.value_at_most))),
-        *remaining_lines(result, wide=wide),
+        *(paragraph(optimal_text(result)) if wide else ()),
+        *remaining_lines(result, wide=wide, remedy=remedy),
     ]
     if every_method:
         lines += methods_lines(result, wide=wide)
@@ -79,31 +120,33 @@ def plan_text(
         wait = seconds(result.next_change - result.now)
         lines += paragraph(f"By time alone this could change at {clock(result.next_change)} (in {wait}).")
     lines += _of_karpenter(result, wide=wide)
-    if result.warnings:
-        lines += ["", f"{count(len(result.warnings), 'warning')}:"]
-        shown = result.warnings if wide else result.warnings[:WARNINGS_MAX]
+    warnings = [text for text in result.warnings if text not in notes]
+    if warnings:
+        lines += ["", f"{count(len(warnings), 'warning')}:"]
+        shown = warnings if wide else warnings[:WARNINGS_MAX]
         for text in shown:
             lines += paragraph(text, indent="  ")
-        if len(result.warnings) > len(shown):
-            lines.append(f"  and {len(result.warnings) - len(shown)} more (-o wide lists all)")
+        if len(warnings) > len(shown):
+            lines.append(f"  and {len(warnings) - len(shown)} more (-o wide lists all)")
     return "\n".join(safe(line, LINE_MAX) for line in lines)  # names come from outside
 
 
-def optimal_text(found: Optimal | None, *, to_end: bool = False) -> str:
-    """Return how much of the possible savings a round, or all rounds to the end, reach, compared with a bound."""
-    if found is None:
+def optimal_text(result: RoundResult) -> str:
+    """Return how much could be saved at most, and how much of it this round takes; empty if no bound is known."""
+    found = optimal_of(result.commands, result.value_at_most)
+    if found is None or unpriced_nodes(result):
         return ""
-    if found.reached is None:
-        return "No set of the nodes that may go now could be worth its restarts."
-    most = f"{dollars(found.at_most)}/h at most, after what restarts have to save"
-    if not found.value:
-        return f"What could be saved by the nodes that may go now: {most} (a bound). This round saves none of it."
-    what = "This plan" if to_end else "This round"
-    share = math.floor(found.reached * 100)
-    return (
-        f"{what} reaches at least {share} % of what could be saved by the nodes that may go now: "
-        f"{dollars(found.value)}/h of {most} (a bound: no packing of their pods is worth more)."
-    )
+    if not found.at_most:
+        return "At most $0.00/h could be saved: no set of the nodes that may go now is worth its restarts."
+    takes = f"this round takes {dollars(found.value)}" if found.value else "this round takes nothing of it"
+    rest = ", later rounds the rest" if found.value < found.at_most else ""
+    return f"At most {dollars(found.at_most)}/h could be saved; {takes}{rest}.{net_words(result.commands)}"
+
+
+def net_words(commands: Iterable[Command]) -> str:
+    """Return what a bound counts if commands had to save something; empty if they had not."""
+    asked = any(entry.required_savings for entry in commands)
+    return " (Only what is saved beyond what the restarts must earn counts here.)" if asked else ""
 
 
 def total_price(result: RoundResult) -> str:
@@ -111,7 +154,7 @@ def total_price(result: RoundResult) -> str:
     unknown = len(unpriced_nodes(result))
     if unknown and not result.prices:
         return "price unknown"
-    known = f"{dollars(sum(result.prices.values()), places=2)}/h"
+    known = f"{dollars(result.cost_per_hour)}/h"
     return f"{known} and {count(unknown, 'node')} of unknown price" if unknown else known
 
 
@@ -122,7 +165,7 @@ def savings_text(result: RoundResult, command: Command) -> str:
         return "saves an unknown amount (the catalogue has no price for what goes)"
     required = f" ({dollars(command.required_savings)}/h asked for)" if command.required_savings else ""
     more = f" and what {count(unknown, 'node')} of unknown price cost" if unknown else ""
-    return f"saves {dollars(command.savings)}/h{more}{required}"
+    return f"saves {dollars(command.savings)}/h ({monthly(command.savings)}){more}{required}"
 
 
 def _actions(result: RoundResult, *, wide: bool) -> list[str]:
@@ -161,8 +204,11 @@ def _some(names: Sequence[str]) -> str:
     return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
 
 
-def remaining_lines(result: RoundResult, *, wide: bool = False) -> list[str]:
-    """Return what blocks the nodes that no command removes now, gate by gate, and the first thing to change."""
+def remaining_lines(result: RoundResult, *, wide: bool = False, remedy: str = "", when: str = "now") -> list[str]:
+    """Return what blocks the nodes that no command removes, gate by gate, and what to change first.
+
+    `when`: the moment that the result is about, "now" or "then".
+    """
     taken = frozenset(name for command in result.commands for name in command.nodes)
     groups: dict[str, list[NodeVerdict]] = {}
     for entry in result.verdicts:
@@ -173,23 +219,24 @@ def remaining_lines(result: RoundResult, *, wide: bool = False) -> list[str]:
     if waiting:
         names = [verdict.node for verdict in waiting]
         some = ", ".join(names) if wide else _some(names)
-        lines += paragraph(f"Next: {count(len(waiting), 'more node')} could go in later rounds: {some}")
+        one = len(waiting) == 1
+        more = f"{count(len(waiting), 'more node')} {'passes' if one else 'pass'} every check now"
+        lines += paragraph(f"Next: {more}; later rounds judge {'it' if one else 'them'} again: {some}")
     if not groups:
         return lines
     ordered = sorted(groups.items(), key=lambda group: (-_price(result, group[1]), group[0]))
     rows = [
         (
-            f"  {len(members):>5}",
+            f"{len(members):,}",
             name,
-            price_text(result, members),
+            price_text(result, members).removesuffix("/h"),
             f"{members[0].node}: {members[0].why}",
         )
         for name, members in ordered
     ]
-    lines += ["", "What holds the rest back (nodes, gate, price of the nodes, an example):"]
-    lines += text_table(rows[0], rows[1:], right=(2,), width=None if wide else WIDTH)
-    lines += _first_step(result, ordered)
-    return lines
+    lines += ["", f"What holds the rest back (COST/H: what these nodes cost {when}):"]
+    lines += text_table(("NODES", "CHECK", "COST/H", "FOR EXAMPLE"), rows, right=(0, 2), width=None if wide else WIDTH)
+    return lines + paragraph(remedy)
 
 
 def _price(result: RoundResult, members: Sequence[NodeVerdict]) -> int:
@@ -199,22 +246,7 @@ def _price(result: RoundResult, members: Sequence[NodeVerdict]) -> int:
 def price_text(result: RoundResult, members: Sequence[NodeVerdict]) -> str:
     """Return what nodes cost together; unknown if no price is known."""
     known = any(entry.node in result.prices for entry in members)
-    return f"{dollars(_price(result, members), places=2)}/h" if known else "unknown"
-
-
-def _first_step(result: RoundResult, groups: Sequence[tuple[str, list[NodeVerdict]]]) -> list[str]:
-    """Return what to change for the most expensive group that a change could help; the catalogue if it lacks prices."""
-    unpriced = unpriced_nodes(result)
-    if unpriced:
-        lacking = f"It has no price for {count(len(unpriced), 'node')}, such as {unpriced[0]}"
-        remedy = "give --catalog CLOUD:REGION or a file ('dovetail catalog show' lists what is built in)"
-        return paragraph(f"First thing to change: the catalogue. {lacking}; {remedy}.")
-    for name, members in groups:
-        step = FIRST_STEP.get(Gate(name))
-        if step is not None:
-            text = f"First thing to change: {step}. `dovetail explain {members[0].node}` says what would come of it."
-            return paragraph(text)
-    return []
+    return f"{cents(_price(result, members))}/h" if known else "unknown"
 
 
 def methods_lines(result: RoundResult, *, wide: bool = False) -> list[str]:
@@ -229,14 +261,15 @@ def methods_lines(result: RoundResult, *, wide: bool = False) -> list[str]:
                 f"{len(entry.candidates):,}",
                 actions,
                 f"{len(nodes):,}",
-                f"{dollars(sum(command.savings for command in entry.commands), places=2)}",
+                cents(sum(command.savings for command in entry.commands)),
                 f"{sum(command.pods for command in entry.commands):,}",
                 (", ".join(nodes) if wide else listing(nodes, 2)) or "-",
             )
         )
-    head = ("  METHOD", "CANDIDATES", "WOULD DO", "NODES", "SAVES/H", "PODS", "WHICH")
+    head = ("  METHOD", "CANDIDATES", "WOULD DO", "NODES", "SAVES/H", "RESTARTS", "WHICH")
     table = text_table(head, rows, right=(1, 3, 4, 5), width=None if wide else WIDTH)
-    return ["", "Every method, each on the cluster as it is now:", *table]
+    legend = "CANDIDATES: nodes that pass its checks; NODES, SAVES/H, RESTARTS: of what it would do."
+    return ["", "Every method, each on the cluster as it is now:", *table, *paragraph(legend, indent="  ")]
 
 
 def candidates_lines(result: RoundResult, *, wide: bool = False) -> list[str]:
@@ -254,13 +287,13 @@ def candidates_lines(result: RoundResult, *, wide: bool = False) -> list[str]:
             (
                 f"  {each.node}",
                 "-" if each.command is None else each.command.action.value,
-                "-" if each.command is None else dollars(each.command.savings, places=2),
+                "-" if each.command is None else cents(each.command.savings),
                 "-" if each.command is None else f"{each.command.pods:,}",
                 each.why,
             )
             for each in shown
         ]
-        head = ("  NODE", "WOULD", "SAVES/H", "PODS", "WHY")
+        head = ("  NODE", "WOULD", "SAVES/H", "RESTARTS", "WHY")
         lines += text_table(head, rows, right=(2, 3), width=None if wide else WIDTH)
         if len(shown) < len(entry.alone):
             lines.append(f"  and {len(entry.alone) - len(shown):,} more (-o wide or -o json lists all)")

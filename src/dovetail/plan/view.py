@@ -1,6 +1,6 @@
 """The one JSON document of a plan's page and of the live view: `report/schemas/plan.schema.json` says what it holds.
 
-Turns a round's context and result into columns, so that 5,000 nodes with their pods fit a page; decides nothing. Where
+Turns a round's scene and result into columns, so that 5,000 nodes with their pods fit a page; decides nothing. Where
 a node's pods would go comes from the same simulation as the round's, for at most `MOVES_MAX` nodes.
 """
 
@@ -8,12 +8,13 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from dovetail.decide.context import RoundContext
 from dovetail.decide.document import budget_rows
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
+from dovetail.decide.scene import Scene
 from dovetail.decide.words import clock
+from dovetail.decide.work import Work
 from dovetail.model import names
 from dovetail.model.cluster import Cluster
 from dovetail.model.command import Command
@@ -21,8 +22,8 @@ from dovetail.model.objects import Pod
 from dovetail.model.verdicts import ELIGIBLE, NodeVerdict
 from dovetail.plan.apply import apply_commands
 from dovetail.plan.blocking.owners import Owners
-from dovetail.plan.counterfactual import counterfactuals
-from dovetail.plan.summary import FIRST_STEP
+from dovetail.plan.explaining.counterfactual import counterfactuals
+from dovetail.plan.summary import FIRST_STEP, first_step
 from dovetail.scheduling.pods.pod import is_active, is_reschedulable
 from dovetail.scheduling.pods.requests import amounts, pod_requests
 
@@ -35,7 +36,7 @@ EXAMPLES_NODES_MAX: Final = 200
 """Up to how many nodes a page tries what would change a verdict: each try is a round of its own."""
 
 
-def plan_view(question: Question, context: RoundContext, result: RoundResult, *, live: bool = False) -> Json:
+def plan_view(question: Question, work: Work, result: RoundResult, *, live: bool = False) -> Json:
     """Return the whole document; `live`: details of nodes are fetched one by one, so they are omitted."""
     verdicts = result.verdicts
     place = {entry.node: index for index, entry in enumerate(verdicts)}
@@ -46,20 +47,30 @@ def plan_view(question: Question, context: RoundContext, result: RoundResult, *,
         "kind": "plan",
         "title": "What would be done next, and why",
         "now": clock(result.now),
-        "profile": result.profile.value,
+        "profile": result.called,
         "live": live,
-        "nodes": _nodes(verdicts, context, result, taken, used),
+        "nodes": _nodes(verdicts, work.scene, result, taken, used),
         "chains": chains,
         "checks": checks,
         "pods": pods,
         "workloads": workloads,
         "actions": [_action(command) for command in result.commands],
         "after": after_view(question, result),
-        "moves": [] if live else _all_moves(context, verdicts, result.commands),
-        "remedies": {gate.value: text for gate, text in FIRST_STEP.items()},
+        "moves": [] if live else _all_moves(work, verdicts, result.commands),
+        "remedies": _remedies(verdicts),
         "examples": [] if live else _examples(question, verdicts),
         "budgets": budget_rows(result),
     }
+
+
+def _remedies(verdicts: Sequence[NodeVerdict]) -> dict[str, str]:
+    """Return the first thing to change by gate; where a pool needs another one, by gate and pool too."""
+    found = {gate.value: text for gate, text in FIRST_STEP.items()}
+    for entry in verdicts:
+        step = "" if entry.verdict == ELIGIBLE else first_step(entry)
+        if step and step != found.get(entry.verdict):
+            found[f"{entry.verdict} {entry.node_pool}"] = step
+    return found
 
 
 def _pods(cluster: Cluster, place: dict[str, int]) -> tuple[Json, list[str], dict[str, tuple[int, int]]]:
@@ -87,12 +98,12 @@ def _pods(cluster: Cluster, place: dict[str, int]) -> tuple[Json, list[str], dic
 
 def _nodes(
     verdicts: Sequence[NodeVerdict],
-    context: RoundContext,
+    scene: Scene,
     result: RoundResult,
     taken: dict[str, int],
     used: dict[str, tuple[int, int]],
 ) -> Json:
-    facts = [context.by_name[entry.node] for entry in verdicts]
+    facts = [scene.by_name[entry.node] for entry in verdicts]
     room = [_room(entry) for entry in facts]
     filled = [used.get(entry.node, (0, 0)) for entry in verdicts]
     return {
@@ -161,7 +172,8 @@ def _action(command: Command) -> Json:
 
 def after_view(question: Question, result: RoundResult) -> Json:
     """Return the nodes as they would be once this round's commands have ended."""
-    applied = apply_commands(question.cluster, result.commands, question.catalogue, result.now)
+    hopeful = question.settings.rules.hopeful_savings
+    applied = apply_commands(question.cluster, result.commands, question.catalogue, result.now, hopeful=hopeful)
     prices = {entry.node: entry.price for opened in applied.launched for entry in opened}
     opened = frozenset(prices)
     prices |= result.prices
@@ -192,19 +204,20 @@ def after_view(question: Question, result: RoundResult) -> Json:
 # ---------------------------------------------------------------- where pods would go
 
 
-def _all_moves(context: RoundContext, verdicts: Sequence[NodeVerdict], commands: Sequence[Command]) -> list[Json]:
+def _all_moves(work: Work, verdicts: Sequence[NodeVerdict], commands: Sequence[Command]) -> list[Json]:
     taken = {node for command in commands for node in command.nodes}
     wanted = [entry.node for entry in verdicts if entry.node in taken]
     wanted += [entry.node for entry in verdicts if entry.node not in taken and entry.verdict == ELIGIBLE]
     wanted += [entry.node for entry in verdicts if entry.node not in taken and entry.verdict != ELIGIBLE]
-    found = (moves_of(context, node, commands) for node in wanted[:MOVES_MAX])
+    found = (moves_of(work, node, commands) for node in wanted[:MOVES_MAX])
     return [entry for entry in found if entry is not None]
 
 
-def moves_of(context: RoundContext, node: str, commands: Sequence[Command]) -> Json | None:
+def moves_of(work: Work, node: str, commands: Sequence[Command]) -> Json | None:
     """Return where a node's pods would go: by the command that removes it, else if only this node were removed."""
-    facts = context.by_name.get(node)
-    if facts is None or facts.empty or context.index_of(facts) < 0:
+    scene = work.scene
+    facts = scene.by_name.get(node)
+    if facts is None or facts.empty or scene.index_of(facts) < 0:
         return None
     own = frozenset(_name(pod) for pod in facts.reschedulable)
     command = next((entry for entry in commands if node in entry.nodes), None)
@@ -215,7 +228,7 @@ def moves_of(context: RoundContext, node: str, commands: Sequence[Command]) -> J
             for entry in command.replacements
         ]
         return _moves(node, ((where, [pod for pod in pods if pod in own]) for where, pods in to), ())
-    found = context.simulate((facts,), for_cost=True)
+    found = work.simulate((facts,), for_cost=True)
     to = [(entry.node, tuple(map(_name, entry.pods))) for entry in found.placements]
     to += [
         (

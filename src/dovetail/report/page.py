@@ -13,10 +13,13 @@ from html import escape
 from typing import Any, Final
 
 from dovetail.report.scripts import hash_of, script, style
-from dovetail.report.words import safe
+from dovetail.report.words import count, safe
 
 _PLAIN_MAX: Final = 300_000
 """A longer document is compressed, so that a page of thousands of nodes can still be mailed."""
+_STACKED_FROM: Final = 3
+"""A table with so many columns of text shows each row as a block on a phone."""
+_OPEN_MAX: Final = 5
 _LOGO: Final = (
     '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M3 4h18v5l-5 2 2 5H6l2-5-5-2z" fill="var(--accent)"/>'
     '<path d="M3 20h18v-2H3z" fill="var(--soft)"/></svg>'
@@ -36,14 +39,19 @@ def name(value: str) -> str:
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequence[int] = ()) -> str:
     """Return a table that scrolls by itself; cells are already markup, `numbers` are the right-aligned columns."""
     classes = [' class="n"' if place in numbers else "" for place in range(len(head))]
+    stacked = len(head) - len(numbers) >= _STACKED_FROM
+    labels = [f' data-label="{text(title)}"' if stacked else "" for title in head]
     top = "".join(f'<th scope="col"{mark}>{text(title)}</th>' for title, mark in zip(head, classes, strict=True))
     body = "".join(
-        "<tr>" + "".join(f"<td{mark}>{cell}</td>" for cell, mark in zip(row, classes, strict=True)) + "</tr>"
+        "<tr>"
+        + "".join(f"<td{m}{label}>{cell}</td>" for cell, m, label in zip(row, classes, labels, strict=True))
+        + "</tr>"
         for row in rows
     )
+    kind = ' class="stacked"' if stacked else ""
     return (
         f'<div class="scroll" tabindex="0" role="group" aria-label="{text(head[0])} table">'
-        f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
+        f"<table{kind}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 
@@ -64,6 +72,22 @@ def panel(heading: str, body: str) -> str:
 def story(sentences: Sequence[str]) -> str:
     """Return the page's first sentences."""
     return '<ol class="story">' + "".join(f"<li><bdi>{text(entry, 1000)}</bdi></li>" for entry in sentences) + "</ol>"
+
+
+def notes(sentences: Sequence[str]) -> str:
+    """Return what a reader must know before the answer: each sentence in a paragraph of its own."""
+    return "".join(f'<p class="lead note"><b>Warning:</b> <bdi>{text(entry, 1000)}</bdi></p>' for entry in sentences)
+
+
+def warnings(sentences: Sequence[str]) -> str:
+    """Return a part of the page with the warnings of the answer, folded if they are many."""
+    if not sentences:
+        return ""
+    items = "".join(f"<li><bdi>{text(entry, 500)}</bdi></li>" for entry in sentences)
+    opened = " open" if len(sentences) <= _OPEN_MAX else ""
+    return panel(
+        "Warnings", f"<details{opened}><summary>{count(len(sentences), 'warning')}</summary><ul>{items}</ul></details>"
+    )
 
 
 def embedded(document: Mapping[str, Any] | None) -> str:

@@ -59,6 +59,12 @@ def _cell(text: str, width: int, *, right: bool, last: bool) -> str:
     return text if last else text.ljust(width)
 
 
+def note_lines(notes: Sequence[str]) -> list[str]:
+    """Return what a reader must know before the answer, and an empty line; nothing if there is nothing to say."""
+    lines = [line for text in notes for line in paragraph(f"warning: {text}")]
+    return [*lines, ""] if lines else []
+
+
 def paragraph(text: str, *, indent: str = "", width: int = WIDTH) -> list[str]:
     """Return a paragraph wrapped to the width; if it is indented, all lines but the first get two more spaces."""
     return textwrap.wrap(

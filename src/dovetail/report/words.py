@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dovetail.model.money import Money, format_money
 from dovetail.model.text import safe
 
-__all__ = ["action_words", "count", "dollars", "exact", "listing", "safe", "span"]
+__all__ = ["action_words", "check_named", "count", "dollars", "exact", "listing", "safe", "span"]
 
 
 def dollars(amount: Money, places: int = 4) -> str:
@@ -36,6 +36,21 @@ def action_words(action: str) -> str:
     """Return an action's name for headings: `delete empty`, `replace for cost`."""
     verb, what = re.findall("[A-Z]?[a-z]+", action)
     return f"{verb} for cost" if what == "Cost" else f"{verb} {what.lower()}"
+
+
+_QUESTIONS = {"not-empty": "empty", "not-expired": "expired", "not-drifted": "drifted", "not-unhealthy": "unhealthy"}
+
+
+def check_named(gate: str, why: str, *, passed: bool) -> tuple[str, str]:
+    """Return how a check went and its name; some read better as a question: `yes  empty`, not `pass  not-empty`.
+
+    The check `not-empty` is asked both ways: one method wants empty nodes, the others those that are not.
+    """
+    question = _QUESTIONS.get(gate)
+    if question is None:
+        return "pass" if passed else "STOP", gate
+    yes = why.startswith("It is empty") if gate == "not-empty" else passed
+    return "yes" if yes else "no", question
 
 
 def listing(items: Iterable[str], shown_max: int = 3) -> str:

@@ -1,6 +1,6 @@
 """What a simulated cloud launches for a NodeClaim: the cheapest machine that fits, and its Node.
 
-Pure. Used by the built-in provider on test clusters without Karpenter (spec section 10).
+Pure. Used by the built-in provider on test clusters without Karpenter (docs/rules.md#karpenter).
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ def cheapest_machine(claim: NodeClaim, catalogue: Catalogue) -> Machine | None:
 
 def machine_labels(claim: NodeClaim, machine: Machine) -> dict[str, str]:
     """Return the claim's labels with those that the machine's type and offering give."""
-    return {**claim.metadata.labels, **labels_of(machine)}
+    return {**claim.metadata.labels, **labels_of(machine, claim.spec.node_class_ref.group)}
 
 
 def amounts(resources: dict[str, int]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 Launches NodeClaims as simulated nodes, keeps them ready, starts and ends their pods, drains and removes deleted claims
 through the eviction API, opens nodes for pending pods, and writes the status fields that Karpenter would
 (lastPodEventTime, Consolidatable, Drifted by hash). Runs beside the controller in one process, on its own view of the
-cluster; decides nothing about disruption. Spec section 10.
+cluster; decides nothing about disruption. See docs/rules.md#karpenter.
 """
 
 import asyncio

@@ -5,33 +5,40 @@ history; decides nothing.
 """
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
-from dovetail.decide.context import RoundContext
-from dovetail.decide.outcome import UNLIMITED, RoundResult
+from dovetail.decide.billing_words import bill_text, use_rows
+from dovetail.decide.methods.expiry_outlook import expiring_days
+from dovetail.decide.outcome import UNLIMITED, ExpiringDay, RoundResult
 from dovetail.decide.question import Question
+from dovetail.decide.rollouts.status import RollStatus
+from dovetail.decide.scene import Scene
 from dovetail.decide.words import clock
+from dovetail.decide.work import Work
+from dovetail.model.verdicts import ELIGIBLE
 from dovetail.plan.calendar import PoolCalendar, calendar_of
 from dovetail.plan.view import plan_view
 from dovetail.report.words import count
 from dovetail.ui.commands import CommandNow
-from dovetail.ui.history import History, Sample, seconds_of
+from dovetail.ui.history import Past, Sample, seconds_of
+from dovetail.ui.lives import Lives, lives_document
 from dovetail.ui.sources import SPEEDS, Status
 
 Json = dict[str, Any]
 DAYS: Final = 7
 _NEXT_MAX: Final = 12
+_BLOCKERS_MAX: Final = 8
 _DOLLAR: Final = 10**18
 
 
-def sample_of(question: Question, context: RoundContext, result: RoundResult, under_way: int) -> Sample:
+def sample_of(question: Question, scene: Scene, result: RoundResult, under_way: int) -> Sample:
     """Return the cluster in figures."""
     waiting = sum(not pod.spec.node_name and pod.status.phase == "Pending" for pod in question.cluster.pods)
     return Sample(
         at=seconds_of(question.now),
-        nodes=len(context.nodes),
-        cost=round(sum(result.prices.values()) / _DOLLAR, 6),
+        nodes=len(scene.nodes),
+        cost=round(result.cost_per_hour / _DOLLAR, 6),
         pods=len(question.cluster.pods),
         pending=waiting,
         under_way=under_way,
@@ -40,13 +47,15 @@ def sample_of(question: Question, context: RoundContext, result: RoundResult, un
 
 def live_document(
     question: Question,
-    context: RoundContext,
+    work: Work,
     result: RoundResult,
     commands: tuple[CommandNow, ...],
-    history: History,
+    history: Past,
+    lives: Lives,
     status: Status,
 ) -> Json:
     """Return the whole document."""
+    scene = work.scene
     now = seconds_of(question.now)
     samples, saved = history.samples(), history.saved(now)
     return {
@@ -59,15 +68,24 @@ def live_document(
             "speed": status.speed,
             "speeds": list(SPEEDS) if status.speed >= 0 else [],
             "ended": status.ended,
+            "position": status.position,
+            "length": status.length,
+            "seekable": status.seekable,
         },
         "commands": [_command(entry, question.now) for entry in commands],
-        "next": coming(context, result),
-        "calendar": [_pool(entry) for entry in calendar_of(context, DAYS)],
+        "rolls": [_roll(status) for status in result.rollouts],
+        "next": coming(scene, result),
+        "calendar": [_pool(entry) for entry in calendar_of(scene, DAYS)],
         "money": {
-            "costPerHour": round(sum(result.prices.values()) / _DOLLAR, 4),
-            "savedPerHour": round(saved.per_hour, 4),
-            "savedSoFar": round(saved.so_far, 4),
-            "commands": saved.commands,
+            "costPerHour": round(result.cost_per_hour / _DOLLAR, 4),
+            "paid": bill_text(result.bill),
+            "commitments": [
+                {"name": name, "kind": kind, "usedShare": round(used, 4), "free": free}
+                for name, kind, used, free in use_rows(result.bill)
+            ],
+            "savedPerHour": None if saved is None else round(saved.per_hour, 4),
+            "savedSoFar": None if saved is None else round(saved.so_far, 4),
+            "commands": 0 if saved is None else saved.commands,
             "held": held(result),
         },
         "history": {
@@ -86,8 +104,9 @@ def live_document(
                 for entry in history.events()[:60]
             ],
         },
-        "warnings": list(result.warnings[:20]),
-        "plan": plan_view(question, context, result, live=True),
+        "lives": lives_document(lives.lives(), samples[0].at if samples else now),
+        "warnings": [*(day.late(UTC) for day in _too_late(result)), *result.warnings[:20]],
+        "plan": plan_view(question, work, result, live=True),
     }
 
 
@@ -102,6 +121,31 @@ def _command(entry: CommandNow, now: datetime) -> Json:
         "replacements": list(entry.replacements),
         "steps": list(entry.steps),
         "podsLeft": entry.pods_left,
+        "draining": 0 if entry.draining is None else max(1, int((now - entry.draining).total_seconds())),
+        "heldBy": entry.held_by,
+    }
+
+
+def _roll(status: RollStatus) -> Json:
+    """Return a roll: how far it is in each domain, what is blocked, and when it ends (empty: never, as things are)."""
+    return {
+        "nodePool": status.node_pool,
+        "cause": status.cause,
+        "total": status.total,
+        "replaced": status.replaced,
+        "inFlight": status.in_flight,
+        "waiting": status.waiting,
+        "blocked": status.blocked,
+        "activeDomain": status.active_domain or "",
+        "domains": [
+            {"value": entry.domain, "total": entry.total, "replaced": entry.replaced, "state": entry.state.value}
+            for entry in status.domains
+        ],
+        "blockers": [
+            {"node": one.node, "gate": one.gate.value, "why": one.why} for one in status.blockers[:_BLOCKERS_MAX]
+        ],
+        "expectedEnd": "" if status.expected_end is None else clock(status.expected_end),
+        "why": status.why,
     }
 
 
@@ -110,7 +154,7 @@ def held(result: RoundResult) -> list[Json]:
     taken = {node for command in result.commands for node in command.nodes}
     groups: dict[str, list[str]] = {}
     for entry in result.verdicts:
-        if entry.node not in taken:
+        if entry.node not in taken and entry.verdict != ELIGIBLE:  # what could go is held back by nothing
             groups.setdefault(entry.verdict, []).append(entry.node)
     rows = [
         {
@@ -123,16 +167,16 @@ def held(result: RoundResult) -> list[Json]:
     return sorted(rows, key=lambda row: (-row["costPerHour"], row["gate"]))
 
 
-def coming(context: RoundContext, result: RoundResult) -> list[Json]:
+def coming(scene: Scene, result: RoundResult) -> list[Json]:
     """Return what changes by time alone, soonest first: timers, protections, expiry, windows."""
-    now = context.now
+    now = scene.now
     groups: dict[tuple[str, str], list[datetime]] = {}
 
     def note(what: str, pool: str, when: datetime | None) -> None:
         if when is not None and when > now:
             groups.setdefault((what, pool), []).append(when)
 
-    for facts in context.nodes:
+    for facts in scene.nodes:
         if facts.policy is None:
             continue
         for what, timer in (
@@ -155,22 +199,38 @@ def coming(context: RoundContext, result: RoundResult) -> list[Json]:
         }
         for (what, pool), times in groups.items()
     ]
-    rows += _windows(context)
-    if context.question.cost_held_until is not None and context.question.cost_held_until > now:
-        until = context.question.cost_held_until
-        rows.append(_row("cost actions may start again", "", until, now))
+    rows += _windows(scene)
+    rows += _expiring(result, now)
+    for pool, hold in scene.question.settling.items():
+        if hold.until > now:
+            rows.append(_row("cost actions may start again", pool, hold.until, now))
     if result.next_change is not None and result.next_change > now and not rows:
         rows.append(_row("the answer could change", "", result.next_change, now))
     return sorted(rows, key=lambda row: (row["seconds"], row["what"], row["pool"]))[:_NEXT_MAX]
 
 
-def _windows(context: RoundContext) -> list[Json]:
+def _too_late(result: RoundResult) -> list[ExpiringDay]:
+    return [day for day in expiring_days(result.expiring, UTC) if day.in_time < day.nodes]
+
+
+def _expiring(result: RoundResult, now: datetime) -> list[Json]:
+    """Return how many nodes of each pool expire by which day, and whether the budgets can take them before."""
     rows = []
-    for pool, policy in sorted(context.policies.items()):
+    for day in expiring_days(result.expiring, UTC):
+        late = day.nodes - day.in_time
+        what = f"Karpenter ends {count(day.nodes, 'node')} by force"
+        more = f"; the budgets can't take {late} of them before" if late else ", unless they go before"
+        rows.append(_row(what + more, day.node_pool, day.first, now))
+    return rows
+
+
+def _windows(scene: Scene) -> list[Json]:
+    rows = []
+    for pool, policy in sorted(scene.policies.items()):
         for budget in policy.budgets:
-            change = None if budget.window is None else budget.window.next_change(context.now)
+            change = None if budget.window is None else budget.window.next_change(scene.now)
             if change is not None:
-                rows.append(_row(f"a budget's window ({budget.schedule}) opens or closes", pool, change, context.now))
+                rows.append(_row(f"a budget's window ({budget.schedule}) opens or closes", pool, change, scene.now))
     return rows
 
 

@@ -1,7 +1,8 @@
 """What was seen since the start: samples of the cluster, commands and nodes that came and went, money saved.
 
 Kept in SQLite: in memory, or in the file that you name, where it survives a restart and can be read with any tool. Only
-this module writes it. A command saves the price of the removed nodes less that of their replacements.
+this module writes it. A command saves the price of the removed nodes less that of their replacements; under
+commitments, the difference of the bills (`ui.command_bills`).
 """
 
 import sqlite3
@@ -9,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Final, Protocol
 
 from dovetail.api.findings import InputError
+from dovetail.ui.command_bills import Worth
 from dovetail.ui.commands import CommandNow
 
 _SCHEMA: Final = """
@@ -58,6 +61,32 @@ class Saved:
     commands: int
 
 
+class Past(Protocol):
+    """What the view shows of the time before: seen by itself (`History`), or known (`ui.recorded`)."""
+
+    def take(
+        self,
+        sample: Sample,
+        commands: tuple[CommandNow, ...],
+        prices: Mapping[str, float],
+        passed: tuple[CommandNow, ...] = (),
+        worth: Mapping[str, Worth] = MappingProxyType({}),
+    ) -> None:
+        """Record a moment."""
+
+    def samples(self) -> list[Sample]:
+        """Return the samples, oldest first."""
+
+    def events(self) -> list[Happened]:
+        """Return what happened last, newest first."""
+
+    def saved(self, now: float) -> Saved | None:
+        """Return what commands saved; None if nothing says so."""
+
+    def close(self) -> None:
+        """Release what it holds."""
+
+
 class History:
     """Records moments one after the other. Not thread-safe."""
 
@@ -72,8 +101,19 @@ class History:
         """Close the file."""
         self._base.close()
 
-    def take(self, sample: Sample, commands: tuple[CommandNow, ...], prices: Mapping[str, float]) -> None:
-        """Record a moment: its figures, the commands in progress, and the price of each node."""
+    def take(
+        self,
+        sample: Sample,
+        commands: tuple[CommandNow, ...],
+        prices: Mapping[str, float],
+        passed: tuple[CommandNow, ...] = (),
+        worth: Mapping[str, Worth] = MappingProxyType({}),
+    ) -> None:
+        """Record a moment: its figures, the commands in progress, and the price of each node.
+
+        `passed`: commands that began, and ended, since the moment before. `worth`: what commands take off the bill, by
+        id, where that is not a sum of prices.
+        """
         if self._last is not None and sample.at <= self._last:
             return  # a capture, or a simulation that stands still
         self._last = sample.at
@@ -81,19 +121,24 @@ class History:
         try:
             row = (sample.at, sample.nodes, sample.cost, sample.pods, sample.pending, sample.under_way)
             self._base.execute("INSERT OR REPLACE INTO samples VALUES (?, ?, ?, ?, ?, ?)", row)
-            self._commands(sample.at, commands, prices)
+            if passed:
+                self._commands(sample.at, (*commands, *passed), prices, worth)
+            self._commands(sample.at, commands, prices, worth)
             self._nodes(sample.at, prices)
             self._base.execute("COMMIT")
         except BaseException:
             self._base.execute("ROLLBACK")
             raise
 
-    def _commands(self, at: float, commands: tuple[CommandNow, ...], prices: Mapping[str, float]) -> None:
+    def _commands(
+        self, at: float, commands: tuple[CommandNow, ...], prices: Mapping[str, float], worth: Mapping[str, Worth]
+    ) -> None:
         under_way = {entry.id for entry in commands}
         for entry in commands:
             known = self._base.execute("SELECT 1 FROM commands WHERE id = ?", (entry.id,)).fetchone()
-            went = sum(self._price(node, prices) for node in entry.nodes)
-            came = sum(prices.get(node, 0.0) for node in entry.coming)
+            bill = worth.get(entry.id)
+            went = bill.went if bill else sum(self._price(node, prices) for node in entry.nodes)
+            came = bill.came if bill else sum(prices.get(node, 0.0) for node in entry.coming)
             if known is None:
                 nodes, coming = "\n".join(entry.nodes), "\n".join(entry.replacements)
                 began = min(at, entry.since.timestamp())

@@ -1,8 +1,8 @@
 """The live view's own small web server: one page, one document, a stream that says when it is new. Read-only.
 
 On localhost any user of this machine may look, but only under a name of this machine: a foreign page whose name points
-here (DNS rebinding) is refused. Elsewhere a token is required. No request can change a cluster; the only thing you can
-set is the speed of a simulation.
+here (DNS rebinding) is refused. Elsewhere a token is required. No request can change a cluster; all that
+you can set is how fast the time of a simulation or a recording passes, and where a recording is.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from dovetail import __version__
+from dovetail.live.server_log import SERVER_LOG
 from dovetail.report import page as html
 from dovetail.ui.watcher import Watcher
 
@@ -85,6 +86,7 @@ class Server:
                 web.get("/api/node", self._node),
                 web.get("/api/blockers", self._blockers),
                 web.post("/api/speed", self._speed),
+                web.post("/api/time", self._time),
             ]
         )
         app.on_shutdown.append(self._close)
@@ -102,7 +104,10 @@ class Server:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        refused = self._refusal(request)
+        try:
+            refused = self._refusal(request)
+        except (ValueError, UnicodeError):  # a Host or Origin that is no address, text that is no UTF-8
+            refused = web.HTTPBadRequest(text="the request can't be read\n", headers=_HEADERS)
         if refused is not None:
             raise refused
         response = await handler(request)
@@ -119,7 +124,7 @@ class Server:
             given = request.cookies.get(_COOKIE, "")
             header = request.headers.get("Authorization", "").removeprefix("Bearer ")
             asked = request.query.get("token", "")
-            if not any(hmac.compare_digest(text.encode(), self._token.encode()) for text in (given, header, asked)):
+            if not any(_same(text, self._token) for text in (given, header, asked)):
                 return web.HTTPUnauthorized(text="a token is needed: open /?token=TOKEN\n", headers=_HEADERS)
         origin = request.headers.get("Origin")
         if request.method != "GET" and (origin is None or urlsplit(origin).netloc != request.host):
@@ -174,13 +179,31 @@ class Server:
         return web.json_response({"blockers": await loop.run_in_executor(None, self.watcher.blockers)})
 
     async def _speed(self, request: web.Request) -> web.Response:
-        try:
-            wanted = (await request.json())["speed"]
-        except (ValueError, KeyError, TypeError):
-            wanted = None
+        wanted = await _asked(request, "speed")
         if not isinstance(wanted, int) or isinstance(wanted, bool) or not self.watcher.set_speed(wanted):
             return web.json_response({"set": False}, status=400)
         return web.json_response({"set": True})
+
+    async def _time(self, request: web.Request) -> web.Response:
+        wanted = await _asked(request, "seconds")
+        if not isinstance(wanted, int | float) or isinstance(wanted, bool) or not 0 <= wanted < 1e12:
+            return web.json_response({"set": False}, status=400)
+        loop = asyncio.get_running_loop()
+        moved = await loop.run_in_executor(None, self.watcher.go_to, float(wanted))
+        return web.json_response({"set": moved}, status=200 if moved else 400)
+
+
+async def _asked(request: web.Request, key: str) -> object:
+    """Return a value of a request's JSON object; None if there is no such thing."""
+    try:
+        return (await request.json())[key]
+    except (ValueError, KeyError, TypeError, RecursionError, LookupError):  # LookupError: an unknown charset
+        return None
+
+
+def _same(given: str, token: str) -> bool:
+    """Return whether a text is the token, in a time that does not depend on it; headers need not be UTF-8."""
+    return hmac.compare_digest(given.encode(errors="surrogateescape"), token.encode())
 
 
 def _encode(document: Any) -> bytes:
@@ -189,7 +212,7 @@ def _encode(document: Any) -> bytes:
 
 async def serve(server: Server, host: str, port: int, ready: Callable[[int], None]) -> None:
     """Serve until cancelled; `ready` gets the port, which the system chooses if it is 0."""
-    runner = web.AppRunner(server.app(), access_log=None, shutdown_timeout=1)
+    runner = web.AppRunner(server.app(), access_log=None, logger=SERVER_LOG, shutdown_timeout=1)
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port).start()

@@ -1,7 +1,7 @@
-"""Where the live view looks: a capture, a running simulation, or a cluster.
+"""Where the live view looks: a capture, a running simulation, or a cluster; `ui.recorded` has recordings.
 
 Each source returns the question that a round would answer now. Commands in progress are read from the cluster's own
-objects (`ui.commands`), so the same code shows all three. Sources run in their own threads and never write.
+objects (`ui.commands`), so the same code shows all of them. Sources run in their own threads and never write.
 """
 
 import asyncio
@@ -9,42 +9,52 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from dovetail import __version__
 from dovetail.decide.question import Question
 from dovetail.lifecycle.messages import Event, ObjectObserved, ObjectVanished
+from dovetail.lifecycle.published import live_question
 from dovetail.lifecycle.store import Store
 from dovetail.live.kubernetes.client import ApiClient, ApiError
 from dovetail.live.kubernetes.credentials import Connection, UnreachableError
 from dovetail.live.kubernetes.resources import RESOURCES
 from dovetail.live.kubernetes.watch import Informer
+from dovetail.live.publish import StateReading, read_state
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
-from dovetail.model.names import MANAGE
-from dovetail.model.settings import Settings
+from dovetail.model.policies.managed import managed_pools
+from dovetail.model.settings import DOVETAIL, Settings
 from dovetail.sim.run import add_controllers
 from dovetail.sim.scenarios.scenario import Policy, Scenario
 from dovetail.sim.scenarios.stage import Stage
 from dovetail.sim.world.clock import SECOND
 from dovetail.sim.world.world import World
+from dovetail.ui.commands import CommandNow, PassingCommands
 
 SPEEDS: Final = (0, 1, 10, 60, 300, 1800)
 _STEP_SECONDS: Final = 0.1
 _SHORT_STEP: Final = 20 * SECOND
+_STATE_SECONDS: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How a source is doing, for people: `problem` is empty while all is well."""
+    """How a source is doing, for people: `problem` is empty while all is well.
+
+    `position` and `length` are in seconds, -1 if there is no end; `seekable`: whether `go_to` works.
+    """
 
     kind: str
     name: str
     problem: str = ""
     speed: int = -1
     ended: bool = False
+    position: float = -1
+    length: float = -1
+    seekable: bool = False
 
 
 class DocumentSource(Protocol):
@@ -62,8 +72,14 @@ class DocumentSource(Protocol):
     def status(self) -> Status:
         """Return how it is doing."""
 
+    def passed(self) -> tuple[CommandNow, ...]:
+        """Return the commands that were seen since the last call, ended ones included."""
+
     def set_speed(self, speed: int) -> bool:
         """Change how fast time passes; False if it can't be changed."""
+
+    def go_to(self, seconds: float) -> bool:
+        """Go to a moment; False if that can't be done."""
 
 
 class CaptureSource:
@@ -87,8 +103,16 @@ class CaptureSource:
         """Return how it is doing."""
         return Status(kind="capture", name=self._name)
 
+    def passed(self) -> tuple[CommandNow, ...]:
+        """Return nothing: nothing happens in a capture."""
+        return ()
+
     def set_speed(self, speed: int) -> bool:
         """Return False: a capture has no time."""
+        return False
+
+    def go_to(self, seconds: float) -> bool:
+        """Return False: a capture has one moment."""
         return False
 
 
@@ -97,17 +121,19 @@ class SimulationSource:
 
     def __init__(self, scenario: Scenario, policy: Policy, seed: int = 0, speed: int = 60) -> None:
         self._name = f"{scenario.name}, policy {policy.name}, seed {seed}"
-        self._end = scenario.warm_up + scenario.until
+        self._begin, self._end = scenario.warm_up, scenario.warm_up + scenario.until
         self._speed = speed
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="simulation", daemon=True)
+        policy = policy.paying(scenario.tariff)
         world = Stage(scenario, policy, seed).build()
         world.run(scenario.warm_up)
         self._settings, hosts = add_controllers(world, policy)
         for host in hosts:
             host.start()
         self._world: World = world
+        self._passing = PassingCommands()
         self._behind = 0.0
 
     def start(self) -> None:
@@ -133,6 +159,9 @@ class SimulationSource:
         while self._world.now < target and not self._stopping.is_set():
             with self._lock:
                 self._world.run(min(target, self._world.now + _SHORT_STEP))
+                cluster = self._world.store.cluster()
+                for item in (*cluster.nodes, *cluster.node_claims):
+                    self._passing.observe(item)
 
     def question(self) -> Question | None:
         """Return the world as it is now."""
@@ -146,7 +175,20 @@ class SimulationSource:
 
     def status(self) -> Status:
         """Return how it is doing."""
-        return Status(kind="simulation", name=self._name, speed=self._speed, ended=self._world.now >= self._end)
+        now = min(self._world.now, self._end)
+        return Status(
+            kind="simulation",
+            name=self._name,
+            speed=self._speed,
+            ended=now >= self._end,
+            position=round((now - self._begin) / SECOND, 1),
+            length=round((self._end - self._begin) / SECOND, 1),
+        )
+
+    def passed(self) -> tuple[CommandNow, ...]:
+        """Return the commands that were seen since the last call, ended ones included."""
+        with self._lock:
+            return self._passing.take()
 
     def set_speed(self, speed: int) -> bool:
         """Change how fast time passes; one of `SPEEDS`."""
@@ -155,18 +197,35 @@ class SimulationSource:
         self._speed = speed
         return True
 
+    def go_to(self, seconds: float) -> bool:
+        """Return False: a simulation only goes forward."""
+        return False
+
 
 class ClusterSource:
-    """A cluster, followed by list and watch."""
+    """A cluster, followed by list and watch, with the state that its controller publishes.
 
-    def __init__(self, name: str, connection: Connection, settings: Settings, catalogue: "CatalogueFor") -> None:
+    `settings`: None: the controller's. `namespace`: where the controller runs; None: one of the usual places.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        connection: Connection,
+        settings: Settings | None,
+        catalogue: "CatalogueFor",
+        namespace: str | None = None,
+    ) -> None:
         self._name = name
         self._connection = connection
         self._settings = settings
+        self._namespace = namespace
+        self._reading: StateReading | None = None
         self._catalogue_for = catalogue
         self._catalogue: Catalogue | None = None
         self._store = Store()
         self._lock = threading.Lock()
+        self._passing = PassingCommands()
         self._synced = False
         self._problem = "reading the cluster"
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -198,10 +257,11 @@ class ClusterSource:
     async def _watch(self) -> None:
         async with ApiClient(self._connection, user_agent=f"dovetail/{__version__}") as client:
             informers = [
-                Informer(client=client, resource=resource, deliver=self._deliver, note=self._note)
+                Informer(client=client, resource=resource, deliver=self._deliver, note=self._note, failed=self._note)
                 for resource in RESOURCES
             ]
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._follow_state(client))
                 for informer in informers:
                     group.create_task(informer.run())
                 for informer in informers:
@@ -209,11 +269,23 @@ class ClusterSource:
                         await informer.synced.wait()
                 self._synced, self._problem = True, ""
 
+    async def _follow_state(self, client: ApiClient) -> None:
+        """Read the controller's state again and again; a failure is shown and tried again."""
+        while True:
+            try:
+                self._reading = await read_state(client, self._namespace, datetime.now(UTC))
+            except (ApiError, UnreachableError) as error:
+                state = None if self._reading is None else self._reading.state
+                why = f"the state of the controller can't be read ({error})"
+                self._reading = StateReading(state=state, problem=why, short="its controller's state can't be read")
+            await asyncio.sleep(_STATE_SECONDS)
+
     async def _deliver(self, event: Event) -> None:
         with self._lock:
             match event:
                 case ObjectObserved():
                     self._store.observe(event.object)
+                    self._passing.observe(event.object)
                 case ObjectVanished():
                     self._store.vanish(event.kind, event.namespace, event.name, event.uid)
                 case _:
@@ -224,27 +296,42 @@ class ClusterSource:
 
     def question(self) -> Question | None:
         """Return the cluster as it is known now; None until everything has been listed once."""
-        if not self._synced:
+        reading = self._reading
+        if not self._synced or reading is None:
             return None
         with self._lock:
             cluster = self._store.cluster()
+        if reading.problem:
+            cluster = replace(cluster, notes=(reading.problem, *cluster.notes))
         if self._catalogue is None:
             self._catalogue = self._catalogue_for(cluster)
         self._problem = ""
-        labelled = [pool.metadata.name for pool in cluster.node_pools if pool.metadata.labels.get(MANAGE) == "true"]
-        return Question(
+        settings = self._settings or (DOVETAIL if reading.state is None else reading.state.settings)
+        question = Question(
             cluster=cluster,
             catalogue=self._catalogue,
-            settings=self._settings,
+            settings=settings,
             now=datetime.now(UTC),
-            managed_pools=tuple(sorted({*labelled, *self._settings.pools})) or None,
+            managed_pools=managed_pools(cluster.node_pools, settings) or None,
         )
+        with self._lock:
+            return live_question(question, reading.state, self._store)
 
     def status(self) -> Status:
         """Return how it is doing."""
-        return Status(kind="cluster", name=self._name, problem=self._problem)
+        short = self._reading.short if self._reading is not None else ""
+        return Status(kind="cluster", name=f"{self._name} ({short})" if short else self._name, problem=self._problem)
+
+    def passed(self) -> tuple[CommandNow, ...]:
+        """Return the commands that were seen since the last call, ended ones included."""
+        with self._lock:
+            return self._passing.take()
 
     def set_speed(self, speed: int) -> bool:
+        """Return False: a cluster's time is real time."""
+        return False
+
+    def go_to(self, seconds: float) -> bool:
         """Return False: a cluster's time is real time."""
         return False
 

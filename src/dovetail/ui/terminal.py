@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from rich.cells import cell_len, set_cell_size
 
-from dovetail.report.words import count, safe, span
+from dovetail.report.words import check_named, count, safe, span
 
 Json = dict[str, Any]
 Segment = tuple[str, str]
@@ -121,7 +121,8 @@ def _rows(screen: Screen, document: Json | None) -> int:
         case "next":
             return len(document["next"])
         case "checks":
-            return len(document["money"]["held"])
+            money = document["money"]
+            return len(money["held"]) + (len(money["commitments"]) + 1 if money["commitments"] else 0)
         case _:
             return len(document["history"]["events"])
 
@@ -216,10 +217,15 @@ def _figures(document: Json, width: int) -> Line:
     per_hour = f"{saved} (${money['savedPerHour']:,.2f}/h)"
     commands = count(len(document["commands"]), "command")
     waiting = (f"{count(pending, 'pod')} waiting", "bad" if pending else "plain")
-    forms: list[Line] = [
-        [cost, (per_hour, "good"), (f"{commands} under way", "plain"), waiting],
-        [cost, (per_hour, "good"), (commands, "plain"), waiting],
-        [cost, (saved, "good"), (commands, "plain"), waiting],
+    forms: list[Line] = []
+    if money["commands"]:  # in a roll nothing is saved: drift and expiry cost what they must
+        forms += [
+            [cost, (per_hour, "good"), (f"{commands} under way", "plain"), waiting],
+            [cost, (per_hour, "good"), (commands, "plain"), waiting],
+            [cost, (saved, "good"), (commands, "plain"), waiting],
+        ]
+    forms += [
+        [cost, (f"{commands} under way", "plain"), waiting],
         [cost, (commands, "plain"), waiting],
         [cost, waiting],
         [cost, (f"{pending:,} waiting", waiting[1])],
@@ -230,6 +236,11 @@ def _figures(document: Json, width: int) -> Line:
 
 def _idle(document: Json) -> str:
     actions = document["plan"]["actions"]
+    if document["rolls"]:
+        roll = document["rolls"][0]
+        more = f" and {len(document['rolls']) - 1} more" if len(document["rolls"]) > 1 else ""
+        pool = safe(roll["nodePool"], 40)
+        return f"Rolling {pool}: {roll['replaced']} of {roll['total']}, {safe(roll['why'], 120)}{more}."
     if not actions:
         return "Nothing would be done now."
     first = actions[0]
@@ -312,7 +323,39 @@ def _nodes(document: Json, screen: Screen, width: int, room: int) -> list[Line]:
     return lines
 
 
+def _rolls(document: Json) -> list[Line]:
+    """Return every roll: how far it is, by domain, what is blocked, and when it ends."""
+    lines: list[Line] = []
+    for roll in document["rolls"]:
+        parts = ((roll["inFlight"], "in flight"), (roll["waiting"], "waiting"), (roll["blocked"], "blocked"))
+        more = "".join(f", {number} {word}" for number, word in parts if number)
+        head = f"{roll['replaced']} of {roll['total']} nodes replaced ({roll['cause']}){more}"
+        lines.append([(f"roll of {safe(roll['nodePool'], 60)}  ", "bold"), (head, "plain")])
+        lines.append([(safe(f"    {roll['why']}", 300), "plain" if roll["expectedEnd"] else "bad")])
+        for entry in roll["domains"]:
+            done = round(_BAR * entry["replaced"] / max(1, entry["total"]))
+            bar = f"    {'#' * done}{'.' * (_BAR - done)}  {entry['replaced']:>3} of {entry['total']:<3} "
+            word, style = _ROLL_STATES[entry["state"]]
+            lines.append([(bar, style), (safe(entry["value"], 60), "plain"), (f"  {word}", style)])
+        held = (f"    blocked: {entry['node']} ({entry['gate']}): {entry['why']}" for entry in roll["blockers"])
+        lines += [[(safe(text, 400), "bad")] for text in held]
+        unnamed = roll["blocked"] - len(roll["blockers"])
+        lines += [[(f"    and {count(unnamed, 'more node')}", "bad")]] if unnamed > 0 else []
+        lines.append([])
+    return lines
+
+
+_BAR: Final = 20
+_ROLL_STATES: Final = {
+    "done": ("done", "good"),
+    "active": ("active", "accent"),
+    "waiting": ("waiting", "dim"),
+    "leftBehind": ("left behind", "bad"),
+}
+
+
 def _commands(document: Json) -> list[Line]:
+    rolls = _rolls(document)
     lines: list[Line] = []
     for command in document["commands"]:
         steps: Line = []
@@ -321,10 +364,13 @@ def _commands(document: Json) -> list[Line]:
                 mark = {"done": "+", "now": ">", "later": " "}[state]
                 steps.append((f"  {mark}{name}", {"done": "good", "now": "accent", "later": "dim"}[state]))
         left = f", {count(command['podsLeft'], 'pod')} left" if command["podsLeft"] else ""
+        left += f", draining for {span(command['draining'])}" if command["draining"] else ""
         lines.append([(f"{command['action']}", "bold"), (f"  {span(command['seconds'])}{left}", "plain"), *steps])
         coming = f"  <- {', '.join(command['replacements'])}" if command["replacements"] else ""
         lines.append([(safe(f"    {', '.join(command['nodes'])}{coming}", 400), "dim")])
-    return lines or [[("No command is under way.", "dim")]]
+        if command["heldBy"]:
+            lines.append([(safe(f"    held by {command['heldBy']}", 400), "bad")])
+    return [*rolls, *(lines or [[("No command is under way.", "dim")]])]
 
 
 def _next(document: Json) -> list[Line]:
@@ -344,12 +390,20 @@ def _checks(document: Json, width: int) -> list[Line]:
     held = document["money"]["held"]
     most = max((row["costPerHour"] for row in held), default=0) or 1
     room = max(5, width - 52)
+    paid: list[Line] = [
+        [(safe(f"{row['name']}: {row['usedShare']:.0%} used, {row['free']}", 300), "plain")]
+        for row in document["money"]["commitments"]
+    ]
+    return [*_held(document, most, room), *([[], *paid] if paid else [])]
+
+
+def _held(document: Json, most: float, room: int) -> list[Line]:
     return [
         [
             (f"{row['gate']:<26}{row['nodes']:>6} nodes ${row['costPerHour']:>9,.2f}/h ", "plain"),
             ("#" * max(1, round(row["costPerHour"] / most * room)), "accent"),
         ]
-        for row in held
+        for row in document["money"]["held"]
     ] or [[("Nothing is held back.", "dim")]]
 
 
@@ -368,8 +422,9 @@ def _details(document: Json, screen: Screen, width: int) -> list[Line]:
         [],
     ]
     for check in (plan["checks"][index] for index in plan["chains"][place]):
-        mark, style = ("pass", "good") if check["passed"] else ("STOP", "bad")
-        lines.append([(f"{mark}  ", style), (f"{check['gate']:<26} ", "bold"), (safe(check["why"], 400), "plain")])
+        mark, name = check_named(check["gate"], check["why"], passed=check["passed"])
+        style = "good" if check["passed"] else "bad"
+        lines.append([(f"{mark:<4}  ", style), (f"{name:<26} ", "bold"), (safe(check["why"], 400), "plain")])
     remedy = plan["remedies"].get(nodes["verdict"][place])
     if remedy and nodes["action"][place] < 0:
         lines += [[], [("First thing to change: ", "bold"), (f"{remedy}.", "plain")]]

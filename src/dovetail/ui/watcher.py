@@ -10,16 +10,18 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from dovetail.api.findings import InputError
-from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.round import decide
+from dovetail.decide.work import Work
 from dovetail.plan.blocking.blockers import find_blockers
 from dovetail.plan.view import changes_of, moves_of
-from dovetail.ui.commands import commands_of
+from dovetail.ui.command_bills import CommandBills
+from dovetail.ui.commands import commands_of, drains_of
 from dovetail.ui.document import live_document, sample_of
-from dovetail.ui.history import History
+from dovetail.ui.history import Past
+from dovetail.ui.lives import Lives, LivesSeen
 from dovetail.ui.outcomes import OutcomesSeen
 from dovetail.ui.sources import DocumentSource, Status
 
@@ -32,17 +34,21 @@ _SHARE: Final = 3.0
 class Watcher:
     """Keeps `document` and `version` up to date until stopped."""
 
-    def __init__(self, source: DocumentSource, history: History, every: float = _EVERY_SECONDS) -> None:
+    def __init__(
+        self, source: DocumentSource, history: Past, lives: Lives | None = None, every: float = _EVERY_SECONDS
+    ) -> None:
         self.source = source
         self.version = 0
         self.document: Json | None = None
         self.problem = ""
         self._history = history
+        self._lives = lives or LivesSeen()
         self._outcomes = OutcomesSeen()
+        self._bills = CommandBills()
         self._every = every
         self._decider = Decider()
         self._busy = threading.Lock()
-        self._seen: tuple[Question, RoundContext, RoundResult] | None = None
+        self._seen: tuple[Question, Work, RoundResult] | None = None
         self._shown: tuple[Question, Status] | None = None
         self._wake = threading.Event()
         self._stopping = False
@@ -73,6 +79,15 @@ class Watcher:
         self._wake.set()
         return changed
 
+    def go_to(self, seconds: float) -> bool:
+        """Go to a moment of a recording, and look at once."""
+        with self._busy:
+            moved = self.source.go_to(seconds)
+            if moved:  # what was kept from round to round is of another time
+                self._decider, self._outcomes, self._bills = Decider(), OutcomesSeen(), CommandBills()
+        self._wake.set()
+        return moved
+
     def _run(self) -> None:
         while not self._stopping:
             began = time.monotonic()
@@ -95,16 +110,22 @@ class Watcher:
         if self._shown is not None and _same(self._shown, question, status):
             return False
         with self._busy:
-            context = self._decider.scene(question)
-            result = decide(context)
-            commands = commands_of(question.cluster)
+            work = Work(self._decider.scene(question))
+            result = decide(work)
+            ours = commands_of(question.cluster, question.now)
+            commands = (*ours, *drains_of(question.cluster, ours))
+            going = {entry.id for entry in commands}
+            passed = tuple(entry for entry in self.source.passed() if entry.id not in going)
             prices = {name: price / 10**18 for name, price in result.prices.items()}
-            prices = {facts.name: prices.get(facts.name, 0.0) for facts in context.nodes}
-            self._history.take(sample_of(question, context, result, len(commands)), commands, prices)
-            self._outcomes.take(question.now, commands, prices, question.cluster)
-            document = live_document(question, context, result, commands, self._history, status)
+            prices = {facts.name: prices.get(facts.name, 0.0) for facts in work.scene.nodes}
+            paid_ahead = bool(question.settings.commitments)
+            worth = self._bills.take(work.scene.billing, (*commands, *passed)) if paid_ahead else {}
+            self._history.take(sample_of(question, work.scene, result, len(commands)), commands, prices, passed, worth)
+            self._outcomes.take(question.now, commands, prices, question.cluster, passed, worth)
+            self._lives.take(question.now, question.cluster, prices, (*passed, *commands))
+            document = live_document(question, work, result, commands, self._history, self._lives, status)
             document["outcomes"] = self._outcomes.document()
-            self._seen = (question, context, result)
+            self._seen = (question, work, result)
         self._shown = (question, status)
         self.problem = status.problem
         self.document = document
@@ -126,10 +147,10 @@ class Watcher:
     def node(self, name: str) -> Json | None:
         """Return where a node's pods would go and what would change its verdict; None if it is not there."""
         with self._busy:
-            if self._seen is None or name not in self._seen[1].by_name:
+            if self._seen is None or name not in self._seen[1].scene.by_name:
                 return None
-            question, context, result = self._seen
-            moves = moves_of(context, name, result.commands)
+            question, work, result = self._seen
+            moves = moves_of(work, name, result.commands)
             return {"moves": moves, "changes": changes_of(question, name)}
 
     def blockers(self) -> list[Json]:

@@ -13,6 +13,8 @@ from dovetail.api.findings import InputError
 if TYPE_CHECKING:
     from dovetail.live.kubernetes.client import ApiClient
     from dovetail.live.observability.logs import Log
+    from dovetail.live.observability.metrics import Metrics
+    from dovetail.live.run import Controller
 
 _EPILOG = """\
 Acts on the pools that carry the label dovetail.dev/manage: "true" or are named under `pools` in the settings; all
@@ -37,7 +39,9 @@ def register(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--settings", metavar="FILE", help="YAML or JSON with settings; read again when it changes")
-    parser.add_argument("--profile", default="dovetail", help="dovetail (the default) or karpenter-1.15")
+    parser.add_argument(
+        "--profile", default="dovetail", help="dovetail (the default) or karpenter-1.9 to karpenter-1.15"
+    )
     parser.add_argument(
         "--catalog",
         metavar="C",
@@ -101,23 +105,64 @@ def _address(flag: str, text: str) -> tuple[str, int]:
 
 async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", where: list[tuple[str, int]]) -> int:
     from dovetail.api.settings import load_settings
-    from dovetail.lifecycle.engine import Engine
-    from dovetail.lifecycle.engine_state import EngineRole
-    from dovetail.live.alert_gate import NOT_ASKED, watch_alerts
-    from dovetail.live.feeds import catalogue_for, journal_to, watch_crd, watch_settings
-    from dovetail.live.kubernetes.crd_check import look_at_crd
-    from dovetail.live.kubernetes.neighbour import Neighbour, server_note
+    from dovetail.live.feeds import journal_to
     from dovetail.live.observability.metrics import Metrics
     from dovetail.live.observability.serve import PortError, serving
+    from dovetail.live.patience import when_reachable
+
+    load_settings(args.settings, args.profile)  # a mistake in the file is said first, whether there is a server or not
+    metrics = Metrics()
+    started: list[Controller] = []
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            listening = await stack.enter_async_context(
+                serving(
+                    where[0],
+                    metrics.registry,
+                    alive=lambda: started[0].why_dead() if started else "",
+                    ready=lambda: started[0].why_unready() if started else "waiting for the API server",
+                    probes=where[1] if len(where) > 1 else None,
+                )
+            )
+        except PortError as error:
+            raise InputError(str(error)) from None
+        controller = await when_reachable(client, log, lambda: _prepare(args, client, log, metrics))
+        engine, catalogue = controller.engine, controller.engine.catalogue
+        if args.journal:
+            controller.journal = stack.enter_context(journal_to(args.journal, engine))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, controller.stop)
+        log.info(
+            "starting", identity=controller.identity, observe=engine.observe, profile=engine.settings.profile.value,
+            port=listening, catalogue=catalogue.source, prices_as_of=catalogue.as_of, cluster=client.connection.name,
+        )  # fmt: skip
+        started.append(controller)
+        await controller.run()
+    log.info("stopped")
+    return 0
+
+
+async def _prepare(args: argparse.Namespace, client: "ApiClient", log: "Log", metrics: "Metrics") -> "Controller":
+    """Read what a start needs from the server, and build the controller."""
+    from dovetail.api.settings import load_settings
+    from dovetail.lifecycle.engine import Engine
+    from dovetail.lifecycle.engine_state import EngineRole
+    from dovetail.live.alert_gate import watch_alerts
+    from dovetail.live.feeds import catalogue_for, watch_crd, watch_settings
+    from dovetail.live.kubernetes.crd_check import look_at_crd
+    from dovetail.live.kubernetes.evictors import watch_evictors
+    from dovetail.live.kubernetes.neighbour import find_neighbour, server_note
     from dovetail.live.prices.price_feed import begin, live_prices, watch_prices
     from dovetail.live.record_key import KeyRefusedError, load_seal
+    from dovetail.live.regrets import watch_regrets
     from dovetail.live.run import Controller
 
     settings = load_settings(args.settings, args.profile)
-    neighbour = Neighbour(args.karpenter_deployment) if args.karpenter_deployment else None
+    neighbour = await find_neighbour(client, args.karpenter_deployment)
     if neighbour is not None:
-        await neighbour.look(client)
         settings = neighbour.merged(settings)
+        log.info("Karpenter's Deployment was read", deployment=neighbour.where, version=neighbour.version or "unknown")
     for note in (await server_note(client), neighbour.note if neighbour is not None else ""):
         if note:
             log.warning(note)
@@ -128,8 +173,13 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", wh
     catalogue = await (begin(prices, log) if prices is not None else catalogue_for(client, args.catalog, log))
     identity = args.identity or f"{os.environ.get('POD_NAME') or socket.gethostname()}-{os.getpid()}"
     observe = args.observe or not crd.known
-    metrics = Metrics()
-    background_tasks = [watch_crd(crd), watch_prices(catalogue, prices), watch_alerts()]
+    background_tasks = [
+        watch_crd(crd),
+        watch_prices(catalogue, prices),
+        watch_alerts(),
+        watch_evictors(),
+        watch_regrets,
+    ]
     if args.notify:
         from dovetail.live.observability.notify import Notifier, read_targets
 
@@ -139,50 +189,30 @@ async def _control(args: argparse.Namespace, client: "ApiClient", log: "Log", wh
         background_tasks.append(watch_settings(args.settings, args.profile, adjust))
     if neighbour is not None:
         background_tasks.append(neighbour.background_task(lambda: load_settings(args.settings, args.profile)))
+    if settings.recordings is not None:
+        from dovetail.live.recorder import background_recording
+
+        background_tasks.append(background_recording(settings.recordings.path, settings.recordings.keep))
     if args.provider == "simulated":
         from dovetail.standin.provider import simulated_provider
 
         background_tasks.append(simulated_provider(catalogue))
     engine = Engine(settings, catalogue, EngineRole(identity=identity, observe=observe, holds_first=True))
-    if settings.alert_gate is not None:
-        engine.alert = NOT_ASKED
     namespace = args.lease_namespace or _own_namespace(client)
     try:
         seal = None if observe else await load_seal(client, namespace)
     except KeyRefusedError as error:
         raise InputError(str(error)) from None
-    with contextlib.ExitStack() as stack:
-        controller = Controller(
-            client=client,
-            engine=engine,
-            log=log,
-            metrics=metrics,
-            identity=identity,
-            lease_namespace=namespace,
-            seal=seal,
-            journal=stack.enter_context(journal_to(args.journal, engine)) if args.journal else None,
-            background_tasks=background_tasks,
-        )
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, controller.stop)
-        try:
-            async with serving(
-                where[0],
-                metrics.registry,
-                alive=controller.why_dead,
-                ready=controller.why_unready,
-                probes=where[1] if len(where) > 1 else None,
-            ) as listening:
-                log.info(
-                    "starting", identity=identity, observe=observe, profile=settings.profile.value, port=listening,
-                    catalogue=catalogue.source, prices_as_of=catalogue.as_of, cluster=client.connection.name,
-                )  # fmt: skip
-                await controller.run()
-        except PortError as error:
-            raise InputError(str(error)) from None
-    log.info("stopped")
-    return 0
+    return Controller(
+        client=client,
+        engine=engine,
+        log=log,
+        metrics=metrics,
+        identity=identity,
+        lease_namespace=namespace,
+        seal=seal,
+        background_tasks=background_tasks,
+    )
 
 
 def _own_namespace(client: "ApiClient") -> str:

@@ -43,10 +43,12 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Capture, cut down and write."""
+    from dovetail.cli.inputs import note_input
     from dovetail.cli.live_cluster import capture_live
     from dovetail.live.capture import dump
 
     cluster = capture_live(args)
+    note_input(cluster)
     raw = dump(cluster, anonymise=args.anonymise)
     if args.output is None or args.output == "-":
         print_bytes(raw + b"\n")

@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING, Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -11,6 +12,9 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from dovetail.api.findings import InputError
 
 if TYPE_CHECKING:
+    from dovetail.decide.outcome import ExpiringDay
+    from dovetail.lifecycle.published import PublishedState
+    from dovetail.model.cluster import Cluster
     from dovetail.model.policies.policy import Budget, Reason
     from dovetail.plan.calendar import PoolCalendar, Stretch
 
@@ -19,7 +23,8 @@ _DAYS_MAX: Final = 366
 _EPILOG = """\
 The drawing has a character for each half hour: 0 to 9 nodes may leave at once, + is more than 9, · is no limit,
 x is nothing because no window that allows it is open. A rate budget (`per`) counts what left of late.
-Topology budgets cap drift besides, zone by zone; they are listed with the pool.
+Topology budgets cap drift besides, zone by zone; they are listed with the pool. "expire by" counts the nodes that
+Karpenter ends by force on that day, and how many the budgets let go before, at ten minutes each.
 
 examples:
   dovetail budgets -f cluster.json                       the coming week, in your time zone
@@ -30,8 +35,8 @@ examples:
 
 def register(subparsers: Any) -> None:
     """Add the command to the command line."""
-    from dovetail.cli.inputs import add_input_options, add_output_option
-    from dovetail.cli.live_cluster import add_cluster_options
+    from dovetail.cli.inputs import add_input_options, add_output_option, add_policy_option
+    from dovetail.cli.live_cluster import add_live_options
 
     parser = subparsers.add_parser(
         "budgets",
@@ -41,7 +46,8 @@ def register(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_input_options(parser)
-    add_cluster_options(parser)
+    add_policy_option(parser)
+    add_live_options(parser)
     parser.add_argument("--days", type=int, default=7, metavar="N", help="how many days to look ahead (default: 7)")
     parser.add_argument("--tz", metavar="AREA/CITY", help="time zone to show times in; by default this machine's")
     add_output_option(parser, ("text", "json"), "text")
@@ -56,9 +62,13 @@ def run(args: argparse.Namespace) -> int:
         load_settings_option,
         moment_of,
         naming_the_culprit,
+        note_input,
         note_problems,
+        with_controller,
     )
-    from dovetail.cli.live_cluster import capture_live
+    from dovetail.cli.live_cluster import read_live
+    from dovetail.decide.question import Question
+    from dovetail.model.catalogue import Catalogue
     from dovetail.plan.calendar import calendar
 
     if not 1 <= args.days <= _DAYS_MAX:
@@ -66,15 +76,27 @@ def run(args: argparse.Namespace) -> int:
     zone = _zone(args.tz)
     settings = load_settings_option(args)
     check_now(args.now)
-    cluster = load_cluster_option(args, lambda: capture_live(args))
+    published: list[PublishedState | None] = []
+
+    def capture() -> "Cluster":
+        cluster, state = read_live(args)
+        published.append(state)
+        return cluster
+
+    cluster = load_cluster_option(args, capture)
     now = moment_of(args.now, cluster, noted=bool(args.files))
-    note_problems(cluster, settings, launches=False)
+    note_input(cluster)
+    nothing = Catalogue(instance_types=())  # budgets know no prices
+    question = Question(cluster=cluster, catalogue=nothing, settings=settings, now=now)
+    for state in published:
+        question = replace(with_controller(args, question, state), managed_pools=None)
+    note_problems(cluster, question.settings, launches=False)
     if not cluster.node_pools:
         print("note: there is no NodePool in the input, so there are no budgets", file=sys.stderr)
     elif not cluster.nodes and not cluster.node_claims:
         print("note: there is no Node in the input, so percentages come to 0", file=sys.stderr)
     with naming_the_culprit(cluster):
-        pools = calendar(cluster, settings, now, args.days)
+        pools = calendar(question, args.days)
     if args.output == "json":
         print(json.dumps(_tree(pools, now, zone, args.days), indent=2, sort_keys=True))
     else:
@@ -91,7 +113,7 @@ def _zone(name: str | None) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise InputError(f'--tz is "{name}", which is no time zone; write one such as Europe/Berlin or UTC') from None
+        raise InputError(f'--tz is "{name}", not a time zone; write one such as Europe/Berlin or UTC') from None
 
 
 # ---------------------------------------------------------------- JSON
@@ -104,7 +126,9 @@ def _tree(pools: Sequence["PoolCalendar"], now: datetime, zone: tzinfo, days: in
         "days": days,
         "pools": [_pool_tree(entry, zone) for entry in pools],
         "warnings": [
-            f"{entry.pool}: {text}" for entry in pools for text in (*entry.policy.problems, *entry.policy.warnings)
+            f"{entry.pool}: {text}"
+            for entry in pools
+            for text in (*entry.policy.problems, *entry.policy.warnings, *_late(entry, zone))
         ],
     }
 
@@ -121,6 +145,10 @@ def _pool_tree(entry: "PoolCalendar", zone: tzinfo) -> dict[str, Any]:
                 "nextChange": change.astimezone(zone).isoformat() if change is not None else None,
             }
             for budget, active, change in zip(entry.policy.budgets, entry.active, entry.next_changes, strict=True)
+        ],
+        "expiring": [
+            {"day": day.first.astimezone(zone).date().isoformat(), "nodes": day.nodes, "inTime": day.in_time}
+            for day in _days(entry, zone)
         ],
         "now": [
             {
@@ -145,6 +173,17 @@ def _pool_tree(entry: "PoolCalendar", zone: tzinfo) -> dict[str, Any]:
             for stretch in stretches
         ],
     }
+
+
+def _days(entry: "PoolCalendar", zone: tzinfo) -> Sequence["ExpiringDay"]:
+    from dovetail.decide.methods.expiry_outlook import expiring_days
+
+    return expiring_days(entry.expiring, zone)
+
+
+def _late(entry: "PoolCalendar", zone: tzinfo) -> list[str]:
+    """Return the days on which more nodes expire than the budgets can take before Karpenter ends them by force."""
+    return [text for day in _days(entry, zone) if (text := day.late(zone))]
 
 
 def _budget_tree(budget: "Budget") -> dict[str, Any]:
@@ -174,8 +213,11 @@ def _text(pools: Sequence["PoolCalendar"], now: datetime, zone: tzinfo, days: in
     for entry in pools:
         yield ""
         yield f"{safe(entry.pool)}: {count(entry.nodes, 'node')}, {entry.used} leaving or not ready"
-        for problem in (*entry.policy.problems, *entry.policy.warnings):
+        for problem in (*entry.policy.problems, *entry.policy.warnings, *_late(entry, zone)):
             yield f"  ! {safe(problem)}"
+        for day in _days(entry, zone):
+            when = f"{day.first.astimezone(zone):%a %Y-%m-%d}"
+            yield f"  expire by {when}: {count(day.nodes, 'node')}, {day.in_time} within the budgets before"
         yield from _budget_lines(entry, now, zone)
         yield from _window_lines(entry, now, zone)
         if not entry.nodes and any(budget.nodes.endswith("%") for budget in entry.policy.budgets):

@@ -1,4 +1,4 @@
-"""`dovetail explain NODE`: every gate for one node, with figures, and what would open the first closed one."""
+"""`dovetail explain NODE`: every gate for one node, with its numbers, and what would change the result."""
 
 import argparse
 from pathlib import Path
@@ -8,12 +8,13 @@ from dovetail.api.findings import InputError
 from dovetail.cli.inputs import (
     add_input_options,
     add_output_option,
-    load_question,
+    add_policy_option,
+    load_live_question,
     naming_the_culprit,
     note_problems,
     note_unmanaged,
 )
-from dovetail.cli.live_cluster import add_cluster_options, capture_live
+from dovetail.cli.live_cluster import add_live_options
 from dovetail.cli.names import bare_name, one_of
 from dovetail.cli.output import print_document, print_lines, print_page
 
@@ -24,6 +25,7 @@ _EPILOG = """\
 examples:
   dovetail explain ip-10-0-1-7 -f cluster.json     why this node stays (or goes)
   dovetail explain node/ip-10-0-1-7                the live cluster, read only
+  dovetail explain ip-10-0-1-7 -o wide             with every check it passed
   dovetail explain --all -f cluster.json           every node in one table
   dovetail explain --pool web -o wide              the nodes of one NodePool
   dovetail explain --all -o html > nodes.html      the same as a page
@@ -34,7 +36,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Add the command."""
     parser = subparsers.add_parser(
         "explain",
-        help="every gate for one node, and what would open the first closed one",
+        help="every gate for one node, and what would change the result",
         description="Says why a node stays or goes: every gate with its figures, its pool's policy and where each "
         "value comes from, and what would open the gate that it stops at.",
         epilog=_EPILOG,
@@ -50,8 +52,10 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         default=[],
         help="the nodes of this NodePool; again for more",
     )
+    parser.add_argument("--to-end", action="store_true", help="also ask the rounds that follow: when it goes")
     add_input_options(parser)
-    add_cluster_options(parser)
+    add_policy_option(parser)
+    add_live_options(parser)
     add_output_option(parser, ("text", "wide", "json", "yaml", "html"), "text")
     parser.set_defaults(run=run)
 
@@ -61,15 +65,17 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.plan.explanation import explain
 
     several = args.all or bool(args.pools)
+    if several and args.to_end:
+        raise InputError("--to-end is for one node; `dovetail plan --to-end` shows all rounds")
     node = None if several else bare_name(_node(args))
-    question = load_question(args, capture=lambda: capture_live(args))
+    question = load_live_question(args)
     note_problems(question.cluster, question.settings, launches=True)
     note_unmanaged(args, question)
     if node is None:
         _print_rows(args, question)
         return 0
     with naming_the_culprit(question.cluster):
-        found = explain(question, node)
+        found = explain(question, node, to_end=args.to_end)
     if args.output in ("json", "yaml"):
         print_document(found.to_dict(), args.output)
     elif args.output == "html":
@@ -77,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
         print_page(explanation_page(found))
     else:
-        print_lines(found.text.split("\n"))
+        print_lines((found.wide_text if args.output == "wide" else found.text).split("\n"))
     return 0
 
 
@@ -95,7 +101,9 @@ def _print_rows(args: argparse.Namespace, question: "Question") -> None:
     elif args.output == "html":
         print_page(rows_page(question, rows))
     else:
-        print_lines(rows_text(rows, wide=args.output == "wide").split("\n"))
+        from dovetail.report.table import note_lines
+
+        print_lines([*note_lines(question.cluster.notes), *rows_text(rows, wide=args.output == "wide").split("\n")])
 
 
 def _node(args: argparse.Namespace) -> str:

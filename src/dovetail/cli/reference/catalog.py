@@ -38,6 +38,7 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--from-nodes", action="store_true", help="export: make a file to fill in from the nodes of -f")
     parser.add_argument("-f", "--filename", dest="files", metavar="FILE", nargs="+", action="extend")
+    parser.add_argument("--partial", action="store_true", help="as in plan; only the nodes of -f are read here anyway")
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text", help="form of the answer")
     parser.set_defaults(run=run)
 

@@ -5,6 +5,7 @@ import importlib
 from dataclasses import dataclass
 
 from dovetail.cli.output import print_bytes
+from dovetail.model.settings import Profile
 
 SHELLS = ("bash", "zsh", "fish")
 _EPILOG = """\
@@ -74,7 +75,7 @@ def commands() -> tuple[Described, ...]:
 def _option(action: argparse.Action) -> Option:
     values = tuple(str(value) for value in action.choices or ())
     if "--profile" in action.option_strings or "--compare" in action.option_strings:
-        values = ("dovetail", "karpenter-1.15")
+        values = tuple(profile.value for profile in Profile)
     return Option(
         words=tuple(action.option_strings),
         summary=(action.help or "").replace("%%", "%"),

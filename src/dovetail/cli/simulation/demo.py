@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.report.table import paragraph
     from dovetail.sim.compare import compare
     from dovetail.sim.pages.comparison import sentence
+    from dovetail.sim.pages.story import headline
     from dovetail.sim.scenarios.scenario import load_scenario
 
     path = Path.cwd() / PAGE
@@ -46,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
     scenario = load_scenario("issue-7146")
     with progress_bar(f"simulating six hours of a small cluster under {len(scenario.policies)} policies") as progress:
         found = compare(scenario, scenario.policies, args.seed, progress=progress)
+    print_lines([*paragraph(f"{headline(found.story())}."), ""])
     print(as_text(found))
     print()
     print_lines(paragraph(sentence(found.story())))

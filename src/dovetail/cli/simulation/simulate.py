@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dovetail.api.findings import InputError
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 _EPILOG = """\
 SCENARIO is a file, or the name of one that comes with dovetail (--list shows
-them). A policy file holds `profile: dovetail|karpenter-1.15`,
+them). A policy file holds `profile: dovetail|karpenter-1.9 to karpenter-1.15`,
 `disruption: {...}` as in a NodePool, and `settings: {...}`.
 
 examples:
@@ -34,7 +35,10 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("scenario", metavar="SCENARIO", nargs="?", help="a YAML file, or a shipped scenario's name")
+    parser.add_argument(
+        "scenario", metavar="SCENARIO", nargs="?", help="a YAML file, a shipped scenario's name, or a recording"
+    )
+    parser.add_argument("--catalog", metavar="C", help="with a recording: types and prices")
     parser.add_argument(
         "--policy",
         metavar="NAME[=FILE]",
@@ -52,20 +56,26 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(args: argparse.Namespace) -> int:
     """Run and print."""
+    from dovetail.cli.recorded import calibration_of_course, load_course, with_today
     from dovetail.sim.compare import compare
-    from dovetail.sim.scenarios.scenario import load_scenario, with_trace
+    from dovetail.sim.scenarios.scenario import with_trace
 
     if args.list:
         _list()
         return 0
     if args.scenario is None:
         raise InputError("name a scenario: a YAML file, or one that `dovetail simulate --list` shows")
-    scenario = load_scenario(args.scenario)
+    scenario = load_course(args.scenario, args.catalog)
+    if scenario.recorded is not None:
+        scenario = replace(scenario, figures_only=args.output != "html")
     if args.trace is not None:
         scenario = with_trace(scenario, args.trace)
-    policies = chosen_policies(scenario, args.policy)
+    policies = with_today(scenario, chosen_policies(scenario, args.policy))
     with progress_bar(f"simulating {scenario.name}") as progress:
         found = compare(scenario, policies, args.seed, parse_until(args.until), progress)
+    calibration = calibration_of_course(scenario, found.results)
+    if calibration is not None:
+        found = replace(found, calibration=calibration)
     write(found, args.output, again(args))
     return 1 if any(result.violations for result in found.results) else 0
 
@@ -125,6 +135,7 @@ def again(args: argparse.Namespace) -> str:
     words = ["dovetail", "simulate", args.scenario, *(word for entry in args.policy for word in ("--policy", entry))]
     words += ["--until", args.until] if args.until else []
     words += ["--trace", args.trace] if args.trace else []
+    words += ["--catalog", args.catalog] if args.catalog else []
     return shlex.join([*words, "--seed", str(args.seed)])
 
 
@@ -146,18 +157,37 @@ def as_page(found: "Comparison", repeat: str) -> str:
     return simulation_page(found.story(), f"Simulated by dovetail {__version__}; repeat it with: {repeat}")
 
 
-_HEAD = ("POLICY", "NODES", "NEW", "<15M", "MOVED", "TWICE+", "MOST", "WAITED", "COST")
+_HEAD = ("POLICY", "NODES", "NEW", "<15M", "RESTARTS", "TWICE+", "MOST", "WAITED", "COST")
+_LEGEND = (
+    "NODES: at the start → at the end; NEW: launched; <15M: nodes that lived under 15 minutes; RESTARTS: pods that a "
+    "node's end restarted; TWICE+: pods restarted more than once, MOST: the most often; WAITED: pods without a node."
+)
+_ROLL_LEGEND = (
+    "NODES: at the start → at the end; AT ONCE, ZONES: how many nodes, and zones with such nodes, were leaving at the "
+    "same time at most; RESTARTS: pods that a node's end restarted; TWICE+: pods restarted more than once; WAITED: "
+    "pods without a node."
+)
 
 
 def as_text(found: "Comparison") -> str:
     """Return a table, and what was broken if anything was."""
     from dovetail.model.timing.duration import format_duration
-    from dovetail.report.table import text_table
+    from dovetail.report.table import paragraph, text_table
+    from dovetail.sim.pages.story import nodes_at_once, theme, zones_at_once
 
     rows = [_row(entry) for entry in found.figures()["policies"]]
-    lines = [f"{found.scenario}, seed {found.seed}, {format_duration(found.until)}", ""]
-    lines += text_table(_HEAD, rows, right=range(1, 9), flexible=(0,))
-    lines += ["", "<15M: nodes that lived under 15 minutes; MOVED: pods moved; TWICE+: pods again"]
+    head: tuple[str, ...] = _HEAD
+    legend, about = [_LEGEND], theme(found.results)
+    if about in ("drifted", "expired"):  # a roll is about what leaves together, which the other figures don't show
+        head, legend = (*_HEAD[:2], "AT ONCE", "ZONES", *_HEAD[4:6], *_HEAD[7:]), [_ROLL_LEGEND]
+        rows = [
+            (*row[:2], str(nodes_at_once(result, about)), str(zones_at_once(result, about)), *row[4:6], *row[7:])
+            for row, result in zip(rows, found.results, strict=True)
+        ]
+    lines = [] if found.calibration is None else [found.calibration.why, ""]
+    lines += [f"{found.scenario}, seed {found.seed}, {format_duration(found.until)}", ""]
+    lines += text_table(head, rows, right=range(1, len(head)), flexible=(0,))
+    lines += ["", *(line for text in legend for line in paragraph(text))]
     for result in found.results:
         lines += [f"{result.policy}: broken promise {v.rule} at {v.at} s: {v.what}" for v in result.violations[:5]]
     return "\n".join(lines)
@@ -166,7 +196,7 @@ def as_text(found: "Comparison") -> str:
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
     return (
         entry["policy"],
-        f"{entry['nodesAtStart']} > {entry['nodesAtEnd']}",
+        f"{entry['nodesAtStart']} → {entry['nodesAtEnd']}",
         str(entry["nodesStarted"]),
         str(entry["shortLivedNodes"]),
         str(entry["podsDisrupted"]),

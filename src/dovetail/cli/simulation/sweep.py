@@ -52,7 +52,8 @@ def register(subparsers: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("scenario", metavar="SCENARIO", help="a YAML file, or a shipped scenario's name")
+    parser.add_argument("scenario", metavar="SCENARIO", help="a YAML file, a shipped scenario's name, or a recording")
+    parser.add_argument("--catalog", metavar="C", help="with a recording: types and prices")
     parser.add_argument("--grid", metavar="FILE", required=True, help="what to vary, and on how many seeds")
     parser.add_argument("--engine", default="local", help="local (all cores, the default) or dask://HOST:PORT")
     parser.add_argument(
@@ -68,16 +69,16 @@ def register(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the grid and show the front."""
     from dovetail.cli.progress import progress_bar
+    from dovetail.cli.recorded import load_course
     from dovetail.cli.simulation.simulate import parse_until
-    from dovetail.sim.scenarios.scenario import load_scenario
     from dovetail.sim.sweep import baseline_tasks, document, figures_of, load_grid, tasks_of
 
-    scenario = load_scenario(args.scenario)
+    scenario = load_course(args.scenario, args.catalog)
     grid = load_grid(args.grid, scenario)
     until = parse_until(args.until)
     tasks = [*baseline_tasks(scenario, grid, until), *tasks_of(scenario, grid, until)]
     with progress_bar(f"{len(tasks)} runs of {scenario.name}") as progress:
-        results = _run(tasks, args, progress)
+        results = run_tasks_kept(tasks, args, progress)
     found = document(scenario, figures_of(results))
     if args.output == "json":
         print_json(found)
@@ -91,7 +92,8 @@ def run(args: argparse.Namespace) -> int:
     return 1 if any(run["violations"] for run in found["runs"]) else 0
 
 
-def _run(tasks: "Sequence[Task]", args: argparse.Namespace, progress: "Progress | None") -> "list[Result]":
+def run_tasks_kept(tasks: "Sequence[Task]", args: argparse.Namespace, progress: "Progress | None") -> "list[Result]":
+    """Run tasks on `--engine`; with `--keep` only those that did not run before."""
     from dovetail.sim.engines import run_tasks
     from dovetail.sim.kept_runs import run_kept
 

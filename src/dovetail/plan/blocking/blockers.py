@@ -1,47 +1,55 @@
 """`dovetail blockers`: which PDBs, workloads, nodes and pools block how much savings, and how to remove each.
 
-For each blocker the core computes what it would save with the nodes that only this blocker blocks, in the current
-cluster, within the budgets: one command, found as in a round. Blockers are removed one at a time, so their savings
-don't add up. PDBs that can never allow an eviction, and drains that can never end, are marked `impossible`. Sits in
-plan; `cli.planning.blockers` prints it.
+Each blocker is removed from a copy of the input, one at a time, and the round is asked again: what that saves more
+(`decide.held_back`, which `explain` uses too) is its figure; these don't add up. Beside it stands what the nodes that
+only this blocker blocks would save in one command if no other node went. PDBs that can never allow an eviction, and
+drains that can never end, are marked `impossible`. Sits in plan; `cli.planning.blockers` prints it.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
 
-import msgspec
-
-from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
 from dovetail.decide.document import Json
 from dovetail.decide.facts.drainability import Guards, PdbVeto, Protection, protection
 from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.facts.pdb_sums import PdbSum, pdb_sum
 from dovetail.decide.gates.gate_results import pod_name
+from dovetail.decide.held_back import Baseline, GateSavings, held_back_by_gate
+from dovetail.decide.lifts import (
+    with_pdbs,
+    with_pods,
+    without_claims,
+    without_node_vetoes,
+    without_protection,
+    without_vetoes,
+)
 from dovetail.decide.question import Question
+from dovetail.decide.scene import Scene
 from dovetail.decide.words import clock
+from dovetail.decide.work import Work
 from dovetail.model import names
 from dovetail.model.cluster import Cluster
 from dovetail.model.money import Money, format_money
-from dovetail.model.objects import Node, NodeClaim, Pod, PodDisruptionBudget
+from dovetail.model.objects import Pod, PodDisruptionBudget
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
-from dovetail.plan.blocking.feature_blockers import OFF_CLAIMS, buffer_lifts, holds_claims, without_claims
+from dovetail.plan.blocking.feature_blockers import OFF_CLAIMS, buffer_lifts, holds_claims
 from dovetail.plan.blocking.lifted_savings import savings_of
 from dovetail.plan.blocking.owners import Owners, controller_of
-from dovetail.plan.blocking.pdb_sums import PdbSum, pdb_sum
 from dovetail.plan.blocking.pool_blockers import pool_lifts
 from dovetail.report.words import count
 from dovetail.scheduling.pods.pod import is_terminal
 
-_VETOES = (names.DO_NOT_DISRUPT, names.ALWAYS_DO_NOT_DISRUPT)
-Item = TypeVar("Item", Pod, Node, NodeClaim)
 Key = tuple[str, str, str]
 """Kind, name and gate of a blocker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """One thing that blocks nodes. `nodes`: how many it blocks, alone or with others; `example`: one of them."""
+    """One thing that blocks nodes. `nodes`: how many it blocks, alone or with others; `example`: one of them.
+
+    `savings`: what the methods would save more without it. `by_themselves`: what the nodes that it alone blocks would
+    save if no other node went. `question`: the input without it.
+    """
 
     kind: str
     name: str
@@ -53,6 +61,8 @@ class Blocker:
     remedy: str
     example: str = ""
     alone: int = 0
+    by_themselves: Money = 0
+    question: Question | None = None
 
     def to_dict(self) -> Json:
         """Return it in the contract's form."""
@@ -66,28 +76,48 @@ class Blocker:
             "why": self.why,
             "remedy": self.remedy,
             "nodesHeldAlone": self.alone,
+            "byThemselvesPerHour": format_money(self.by_themselves),
             "example": self.example,
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """Every blocker, by savings, then name; and what each gate and pool holds back (the controller's metric)."""
+
+    blockers: tuple[Blocker, ...]
+    held: tuple[GateSavings, ...]
+
+
 def find_blockers(question: Question) -> tuple[Blocker, ...]:
     """Return every blocker, by savings, then name."""
+    return blocked(question).blockers
+
+
+def blocked(question: Question) -> Blocked:
+    """Return every blocker, and what each gate and pool holds back."""
     decider = Decider()
-    context = decider.scene(question)
+    scene = decider.scene(question)
     verdicts = {entry.node: entry for entry in decider.round(question, every_method=True).verdicts}
-    found = _Vetoes(question, context).collect(verdicts)
-    lifted = Decider().scene(replace(question, cluster=_without_vetoes(question.cluster)))
-    blockers = [entry.blocker(lifted, found.alone) for entry in found.entries.values()]
-    lifts = (*pool_lifts(question, context, verdicts.values()), *buffer_lifts(question, verdicts.values()))
-    for lift in lifts:
-        changed = Decider().scene(lift.question)
+    baseline = Baseline(question)
+    found = _Vetoes(question, scene).collect(verdicts)
+    lifted = Work(Decider().scene(replace(question, cluster=_without_vetoes(question.cluster))))
+    blockers = [
+        entry.blocker(lifted, found.alone, baseline, entry.without(question, scene)) for entry in found.entries.values()
+    ]
+    held = tuple(held_back_by_gate(question))
+    for lift in (*pool_lifts(question, scene, held), *buffer_lifts(question, verdicts.values())):
+        changed = Work(Decider().scene(lift.question))
+        by_themselves = savings_of(changed, lift.nodes)
         blockers.append(
             Blocker(
                 kind=lift.kind,
                 name=lift.name,
                 gate=lift.gate,
                 nodes=len(lift.nodes),
-                savings=savings_of(changed, lift.nodes),
+                savings=baseline.held_back(lift.question) if lift.savings is None else lift.savings,
+                by_themselves=by_themselves,
+                question=lift.question,
                 impossible=False,
                 why=lift.why,
                 remedy=lift.remedy,
@@ -95,15 +125,27 @@ def find_blockers(question: Question) -> tuple[Blocker, ...]:
                 alone=len(lift.nodes),
             )
         )
-    return tuple(sorted(blockers, key=lambda entry: (-entry.savings, entry.name, entry.kind, entry.gate)))
+    ranked = sorted(blockers, key=lambda entry: (-entry.savings, entry.name, entry.kind, entry.gate))
+    return Blocked(blockers=tuple(ranked), held=held)
 
 
-def blockers_document(question: Question, blockers: Iterable[Blocker]) -> Json:
+def blockers_document(question: Question, found: Blocked) -> Json:
     """Return the JSON document."""
     return {
         "now": clock(question.now),
         "profile": question.settings.profile.value,
-        "blockers": [entry.to_dict() for entry in blockers],
+        **({"policy": question.settings.policy} if question.settings.policy else {}),
+        "blockers": [entry.to_dict() for entry in found.blockers],
+        "heldBack": [
+            {
+                "nodePool": entry.lift.node_pool or None,
+                "gate": entry.lift.gate.value,
+                "nodes": len(entry.lift.nodes),
+                "savingsPerHour": format_money(entry.savings),
+            }
+            for entry in found.held
+        ],
+        "warnings": list(question.cluster.notes),
     }
 
 
@@ -119,17 +161,35 @@ class _Entry:
     remedy: str
     impossible: bool
     nodes: dict[str, None]
+    pods: dict[str, None] = field(default_factory=dict)
+    beside: tuple[str, ...] = ()
     ends_never: str = ""
 
-    def blocker(self, lifted: RoundContext, holders: dict[str, tuple[Key, ...]]) -> Blocker:
+    def without(self, question: Question, scene: Scene) -> Question:
+        """Return the input without this blocker."""
+        kind, name, gate = self.key
+        if kind == "PodDisruptionBudget":
+            return with_pdbs(question, self.beside, (name,)) if self.beside else with_pdbs(question, (name,), ())
+        if kind == "Node":
+            return without_node_vetoes(question, (scene.by_name[name],))
+        if gate == Gate.DYNAMIC_RESOURCES.value:
+            return with_pods(question, self.pods, without_claims)
+        return without_protection(question, self.pods)
+
+    def blocker(
+        self, lifted: Work, holders: dict[str, tuple[Key, ...]], baseline: Baseline, changed: Question
+    ) -> Blocker:
         kind, name, gate = self.key
         alone = [node for node in self.nodes if holders.get(node) == (self.key,)]
+        by_themselves = savings_of(lifted, alone)
         return Blocker(
             kind=kind,
             name=name,
             gate=gate,
             nodes=len(self.nodes),
-            savings=savings_of(lifted, alone),
+            savings=baseline.held_back(changed) if alone else 0,
+            by_themselves=by_themselves,
+            question=changed,
             impossible=self.impossible,
             why=f"{self.why} {self.ends_never}".strip(),
             remedy=self.remedy,
@@ -147,9 +207,9 @@ class _Found:
 class _Vetoes:
     """Collects every veto of every node, not only the first of each."""
 
-    def __init__(self, question: Question, context: RoundContext) -> None:
-        self._question, self._context = question, context
-        self._guards = Guards(question.cluster.pdbs)
+    def __init__(self, question: Question, scene: Scene) -> None:
+        self._question, self._scene = question, scene
+        self._guards = Guards(question.cluster.pdbs, durations=question.settings.rules.protection_durations)
         self._owners = Owners(question.cluster)
         self._pdbs = {_key(pdb): pdb for pdb in question.cluster.pdbs}
         self._counts = self._count_pods()
@@ -176,7 +236,7 @@ class _Vetoes:
     def collect(self, verdicts: dict[str, NodeVerdict]) -> _Found:
         """Collect blockers of all nodes that Karpenter manages; nodes that some method would remove have none."""
         alone: dict[str, tuple[Key, ...]] = {}
-        for facts in self._context.nodes:
+        for facts in self._scene.nodes:
             verdict = verdicts.get(facts.name)
             if facts.claim is None or facts.node is None or facts.pool is None or verdict is None:
                 continue
@@ -194,8 +254,8 @@ class _Vetoes:
         annotation = self._node_veto(facts)
         if annotation and not draining:
             keys.append(self._hold(("Node", facts.name, Gate.NODE_DO_NOT_DISRUPT.value), facts, annotation, _OFF_NODE))
-        place = self._context.index_of(facts)
-        for pod in self._context.snapshot.pods_on[place] if place >= 0 else ():
+        place = self._scene.index_of(facts)
+        for pod in self._scene.snapshot.pods_on[place] if place >= 0 else ():
             for key in self._of_pod(facts, pod, draining=draining):
                 if key not in keys:
                     keys.append(key)
@@ -214,7 +274,9 @@ class _Vetoes:
 
     def _of_pod(self, facts: NodeFacts, pod: Pod, *, draining: bool) -> list[Key]:
         veto = self._guards.veto(pod, self._question.now)
-        guarded = protection(pod, self._question.now) if pod.metadata.annotations else None
+        guarded = (
+            protection(pod, self._question.now, durations=self._guards.durations) if pod.metadata.annotations else None
+        )
         found = []
         if guarded is not None:
             found.append(self._protected(facts, pod, guarded, draining=draining))
@@ -229,7 +291,9 @@ class _Vetoes:
         kind = "Pod" if owner.kind == "Pod" else "Workload"
         of = "" if kind == "Pod" else f" of {owner.kind} {owner.name}"
         why = f"Pod {pod_name(pod)}{of} has resource claims, and nobody can say where its devices would be allocated."
-        return self._hold((kind, owner.name, Gate.DYNAMIC_RESOURCES.value), facts, why, OFF_CLAIMS)
+        key = self._hold((kind, owner.name, Gate.DYNAMIC_RESOURCES.value), facts, why, OFF_CLAIMS)
+        self._entries[key].pods[pod_name(pod)] = None
+        return key
 
     def _protected(self, facts: NodeFacts, pod: Pod, found: Protection, *, draining: bool) -> Key:
         owner = self._owners.of(pod)
@@ -237,6 +301,7 @@ class _Vetoes:
         of = "" if kind == "Pod" else f" of {owner.kind} {owner.name}"
         why = f"Pod {pod_name(pod)}{of} says {names.DO_NOT_DISRUPT}={found.value}."
         key = self._hold((kind, owner.name, Gate.POD_DO_NOT_DISRUPT.value), facts, why, _OFF_POD)
+        self._entries[key].pods[pod_name(pod)] = None
         if draining and found.until is None:
             self._never_ends(self._entries[key], facts, pod)
         return key
@@ -250,6 +315,7 @@ class _Vetoes:
             remedy = f"let one PodDisruptionBudget select its pods: narrow or delete {veto.pdbs[-1]}"
             key = self._hold(("PodDisruptionBudget", veto.pdbs[-1], Gate.PDB.value), facts, why, remedy)
             self._entries[key].impossible = True
+            self._entries[key].beside = veto.pdbs[:-1]
         else:
             pdb = self._pdbs[veto.pdbs[0]]
             total = self._sum(pdb)
@@ -329,15 +395,7 @@ def _without_vetoes(cluster: Cluster) -> Cluster:
     return replace(
         cluster,
         pdbs=(),
-        pods=tuple(without_claims(_bare(pod)) for pod in cluster.pods),
-        nodes=tuple(map(_bare, cluster.nodes)),
-        node_claims=tuple(map(_bare, cluster.node_claims)),
+        pods=tuple(without_claims(without_vetoes(pod)) for pod in cluster.pods),
+        nodes=tuple(map(without_vetoes, cluster.nodes)),
+        node_claims=tuple(map(without_vetoes, cluster.node_claims)),
     )
-
-
-def _bare(item: Item) -> Item:
-    """Return an object without do-not-disrupt of any kind."""
-    if not any(name in item.metadata.annotations for name in _VETOES):
-        return item
-    kept = {key: text for key, text in item.metadata.annotations.items() if key not in _VETOES}
-    return msgspec.structs.replace(item, metadata=msgspec.structs.replace(item.metadata, annotations=kept))

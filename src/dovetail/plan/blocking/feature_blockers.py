@@ -7,11 +7,9 @@ its devices. `blockers` asks the core about both. Sits in plan.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-import msgspec
-
 from dovetail.decide.decider import Decider
 from dovetail.decide.question import Question
-from dovetail.model.objects import Container, Pod
+from dovetail.model.objects import Pod
 from dovetail.model.verdicts import Gate, NodeVerdict
 from dovetail.plan.blocking.pool_blockers import Lift
 from dovetail.report.words import count
@@ -48,21 +46,3 @@ def buffer_lifts(question: Question, verdicts: Iterable[NodeVerdict]) -> Iterato
 def holds_claims(pod: Pod) -> bool:
     """Return whether a pod would have to move and has resource claims."""
     return uses_resource_claims(pod.spec) and is_reschedulable(pod)
-
-
-def without_claims(pod: Pod) -> Pod:
-    """Return a pod without its resource claims."""
-    if not uses_resource_claims(pod.spec):
-        return pod
-    spec = msgspec.structs.replace(
-        pod.spec,
-        resource_claims=(),
-        containers=tuple(map(_without, pod.spec.containers)),
-        init_containers=tuple(map(_without, pod.spec.init_containers)),
-    )
-    return msgspec.structs.replace(pod, spec=spec)
-
-
-def _without(container: Container) -> Container:
-    resources = msgspec.structs.replace(container.resources, claims=())
-    return msgspec.structs.replace(container, resources=resources)

@@ -10,7 +10,7 @@ from dovetail.report import page as html
 def explanation_page(found: Explanation) -> str:
     """Return the whole page."""
     answer, question = found.answer, found.question
-    detail = detail_of(answer.context, answer.facts)
+    detail = detail_of(answer.work, answer.facts)
     gates = [
         ["yes" if entry.passed else "no", f"<code>{html.text(entry.gate.value)}</code>", html.text(entry.why, 600)]
         for entry in answer.deciding.results
@@ -34,6 +34,6 @@ def explanation_page(found: Explanation) -> str:
         html.panel("In words", f"<pre>{html.text(found.text, 20_000).replace(chr(92) + 'u{a}', chr(10))}</pre>"),
     ]
     verdict = "would go" if answer.eligible else f"stays, at gate {answer.last.gate.value}"
-    footer = " ".join(filter(None, (f"Dovetail {__version__}.", prices_text(question.catalogue))))
+    footer = " ".join(filter(None, (f"Dovetail {__version__}.", prices_text(question.catalogue, question.now))))
     lead = html.text(f"It {verdict}: {answer.last.why}", 600)
-    return html.page(f"Node {answer.facts.name}", lead, "".join(body), footer)
+    return html.page(f"Node {answer.facts.name}", lead, "".join(body), footer, above=html.notes(question.cluster.notes))

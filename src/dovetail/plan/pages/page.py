@@ -7,17 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail import __version__
-from dovetail.decide.optimal import optimal_of
+from dovetail.decide.billing_words import bill_text, use_rows
 from dovetail.decide.outcome import UNLIMITED, RoundResult
-from dovetail.decide.words import clock
+from dovetail.decide.words import clock, dollars
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command
-from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
-from dovetail.plan.summary import FIRST_STEP, optimal_text, price_text, prices_text, total_price
+from dovetail.model.verdicts import ELIGIBLE, NodeVerdict
+from dovetail.plan.summary import first_step, price_text, prices_text, total_price
+from dovetail.plan.to_end import ToEnd
+from dovetail.plan.whole import Whole, length_text, monthly
 from dovetail.report import page as html
-from dovetail.report.words import action_words, count, dollars
+from dovetail.report.words import action_words, count, listing
 
 Json = dict[str, Any]
+STEPS_MAX = 4
 _NOTHING = "<p>Nothing: no node passes every gate at this moment.</p>"
 _EXACT = "Figures are exact; money is shown rounded."
 
@@ -27,11 +30,14 @@ def plan_page(
     catalogue: Catalogue | None = None,
     sections: Sequence[str] = (),
     view: Json | None = None,
+    notes: Sequence[str] = (),
+    whole: Whole | None = None,
 ) -> str:
     """Return the whole page; with a catalogue, its foot says where the prices are from and of which day.
 
     `sections`: markup of `plan.pages.page_sections`, for what options asked for. `view`: the document of `plan.view`,
-    which the page's script draws; without it the nodes are not listed one by one.
+    which the page's script draws; without it the nodes are not listed one by one. `notes`: warnings about the input.
+    `whole`: all rounds together, and what to change first.
     """
     verdicts = result.verdicts
     taken = {name for command in result.commands for name in command.nodes}
@@ -39,37 +45,53 @@ def plan_page(
     saved = sum(command.savings for command in result.commands)
     pods = sum(command.pods for command in result.commands)
     now = "".join(_command(command) for command in result.commands)
-    reached = optimal_text(optimal_of(result.commands, result.value_at_most))
-    above = html.cards(
-        [
-            (f"{len(verdicts):,}", f"nodes, {total_price(result)}"),
-            (f"{len(taken):,}", "would go now"),
-            (dollars(saved, 2), "saved per hour"),
-            (f"{pods:,}", "pods restarted"),
-        ]
-    )
+    going = [
+        (f"{len(taken):,}", "would go now"),
+        (dollars(saved), "saved per hour" + (" by that" if whole else "")),
+        (f"{pods:,}", "pods restarted" + (" by that" if whole else "")),
+    ]
+    end = whole.end if whole is not None and whole.end is not None and whole.end.steps else None
+    nodes = (f"{len(verdicts):,}", f"nodes, {total_price(result)}")
+    figures = [nodes, *going] if end is None else [*_end_cards(end), (f"{len(taken):,}", _now_label(saved))]
     body = [
-        html.panel("Now", (now or _NOTHING) + (f"<p>{html.text(reached, 500)}</p>" if reached else "")),
+        html.panel("Now", now or _NOTHING),
         *(f'<section class="panel">{section}</section>' for section in sections),
-        html.panel("What holds the rest back", _held(result, groups)),
-        html.panel("Budgets", _budgets(result) + _warnings(result.warnings)),
+        html.panel("What holds the rest back", _held(result, groups, whole.remedy if whole else "")),
+        html.panel("What is paid", _paid(result)) if result.bill is not None and result.bill.uses else "",
+        '<div id="nodes"></div>' if view is not None else "",
+        html.panel("Budgets", _budgets(result)),
+        html.warnings([text for text in result.warnings if text not in notes]),
     ]
     return html.page(
-        "What would be done next, and why",
-        f"At {html.text(clock(result.now))}, by the rules of {html.text(result.profile.value)}: "
-        f"{html.text(_lead(result, len(taken), saved))}",
+        _title(result, len(taken), saved, end),
+        _lead(result, whole.text if whole and end is None else ""),
         "".join(body),
-        " ".join(filter(None, (f"Dovetail {__version__}.", prices_text(catalogue), _EXACT))),
-        above=above,
+        " ".join(filter(None, (f"Dovetail {__version__}.", prices_text(catalogue, result.now), _EXACT))),
+        above=html.notes(notes) + html.cards(figures),
         document=view,
     )
 
 
-def _lead(result: RoundResult, taken: int, saved: int) -> str:
+def _title(result: RoundResult, taken: int, saved: int, end: ToEnd | None) -> str:
+    """Return the answer: what all rounds come to, else what would be done now."""
+    if end is not None:
+        nodes = f"{end.nodes_before:,} → {end.nodes:,} nodes"
+        if end.saved > 0:
+            return f"{monthly(end.saved)} a month can be saved: {nodes}"
+        return f"{count(end.commands, 'command')}, {nodes}"
     if not taken:
-        return "nothing would be done."
-    actions = sorted({action_words(command.action.value) for command in result.commands})
-    return f"{' and '.join(actions)}, {count(taken, 'node')}, saving {dollars(saved, 2)} per hour."
+        return f"Nothing to do now: {count(len(result.verdicts), 'node stays', 'nodes stay')}"
+    money = f", saving {monthly(saved)} a month" if saved > 0 else ""
+    return f"{count(taken, 'node')} would go now{money}"
+
+
+def _lead(result: RoundResult, hint: str) -> str:
+    """Return by whose rules and of which moment the page is; the figures are in the title and the cards."""
+    return html.text(f"By the rules of {result.called}, at {clock(result.now)}. {hint}".strip(), 1000)
+
+
+def _now_label(saved: int) -> str:
+    return "would go now" + (f", saving {dollars(saved)} per hour" if saved > 0 else "")
 
 
 def _groups(verdicts: Sequence[NodeVerdict], taken: set[str]) -> list[tuple[str, list[NodeVerdict]]]:
@@ -104,43 +126,74 @@ def _command(command: Command) -> str:
     return "".join(parts)
 
 
-def _held(result: RoundResult, groups: Sequence[tuple[str, list[NodeVerdict]]]) -> str:
+def _end_cards(end: ToEnd) -> list[tuple[str, str]]:
+    """Return the figures of all rounds together; the title has the money of a month and the nodes."""
+    start = end.first.cost_per_hour
+    share = f"{100 * end.saved / start:.0f} % of " if start and end.saved > 0 else "of "
+    took, _, paced = length_text(end.pace).partition(", ")
+    return [
+        (dollars(end.saved), f"per hour saved in all rounds, {share}{dollars(start)}"),
+        (f"{end.pods_moved:,}", "pods restarted in all rounds"),
+        (took[0].upper() + took[1:], paced or "for all rounds"),
+    ]
+
+
+def _held(result: RoundResult, groups: Sequence[tuple[str, list[NodeVerdict]]], remedy: str) -> str:
     held = [(gate, members) for gate, members in groups if gate not in ("taken now", ELIGIBLE)]
     if not held:
         return "<p>Nothing is held back.</p>"
     rows = []
     for gate, members in held:
-        step = FIRST_STEP.get(Gate(gate), "")
         rows.append(
             [
                 f"<code>{html.text(gate)}</code>",
                 f"{len(members):,}",
                 price_text(result, members),
                 f"{html.name(members[0].node)}: {html.text(members[0].why)}",
-                html.text(step),
+                html.text(_steps(members), 600),
             ]
         )
-    head = ["gate", "nodes", "price of these nodes", "for example", "what would help"]
+    head = ["check", "nodes", "what they cost", "for example", "what would help"]
+    note = "<p>What they cost is not what could be saved: <code>dovetail blockers</code> finds that.</p>"
+    first = f"<p><b>{html.text(remedy, 1000)}</b></p>" if remedy else ""
+    return first + html.table(head, rows, (1, 2)) + note
+
+
+def _steps(members: Sequence[NodeVerdict]) -> str:
+    """Return the first thing to change, with the pool's name where it differs from pool to pool."""
+    pools: dict[str, dict[str, None]] = {}
+    for entry in members:
+        pools.setdefault(first_step(entry), {})[entry.node_pool] = None
+    if len(pools) == 1:
+        return next(iter(pools))
+    shown = [f"{listing(list(named), 3)}: {step}" for step, named in pools.items() if step]
+    more = f"; and so on for {len(shown) - STEPS_MAX} more pools" if len(shown) > STEPS_MAX else ""
+    return "; ".join(shown[:STEPS_MAX]) + more
+
+
+def _paid(result: RoundResult) -> str:
+    """Return the bill in a sentence, and how much of each commitment is used."""
+    rows = [
+        [html.name(name), html.text(kind), f"{used:.0%}", html.text(free)]
+        for name, kind, used, free in use_rows(result.bill)
+    ]
+    said = f"<p>{html.text(bill_text(result.bill), 2000)}</p>"
     note = (
-        "<p>The price is what these nodes cost, not what could be saved: <code>dovetail blockers</code> finds that.</p>"
+        "<p>A node that a commitment pays for saves nothing when it goes; <code>dovetail explain NODE</code> says "
+        "which price was used and why.</p>"
     )
-    return html.table(head, rows, (1, 2)) + note
+    return said + html.table(["commitment", "kind", "used", "free"], rows, (2,)) + note
 
 
 def _budgets(result: RoundResult) -> str:
     def amount(number: int) -> str:
         return "no limit" if number >= UNLIMITED - 100_000 else f"{number:,}"
 
+    reasons: dict[tuple[str, int, int, int], list[str]] = {}
+    for row in result.budgets:
+        reasons.setdefault((row.node_pool, row.allowed, row.used, row.left), []).append(row.reason.value)
     rows = [
-        [html.name(row.node_pool), html.text(row.reason.value), amount(row.allowed), f"{row.used:,}", amount(row.left)]
-        for row in result.budgets
+        [html.name(pool), html.text(", ".join(named)), amount(allowed), f"{used:,}", amount(left)]
+        for (pool, allowed, used, left), named in reasons.items()
     ]
-    return html.table(["pool", "reason", "allowed", "used", "left"], rows, (2, 3, 4)) if rows else "<p>No pools.</p>"
-
-
-def _warnings(warnings: Sequence[str]) -> str:
-    if not warnings:
-        return ""
-    items = "".join(f"<li>{html.text(text, 500)}</li>" for text in warnings)
-    opened = " open" if len(warnings) <= 5 else ""
-    return f"<details{opened}><summary>{count(len(warnings), 'warning')}</summary><ul>{items}</ul></details>"
+    return html.table(["pool", "reasons", "allowed", "used", "left"], rows, (2, 3, 4)) if rows else "<p>No pools.</p>"

@@ -4,11 +4,13 @@ Markup of what was decided elsewhere. Sits in plan; `plan.pages.page` puts them 
 """
 
 from dovetail.decide.outcome import RoundResult
+from dovetail.decide.words import cents
 from dovetail.plan.comparison import ProfileComparison
-from dovetail.plan.summary import optimal_text
 from dovetail.plan.to_end import ToEnd
+from dovetail.plan.to_end_text import folded
+from dovetail.plan.whole import whole_text
 from dovetail.report import page as html
-from dovetail.report.words import count, dollars, listing
+from dovetail.report.words import count, listing
 
 _FOLD_AT = 40
 
@@ -26,7 +28,7 @@ def methods_section(result: RoundResult) -> str:
                 f"{len(entry.candidates):,}",
                 html.text(actions),
                 f"{len(nodes):,}",
-                html.text(dollars(saved, 2)),
+                html.text(cents(saved)),
                 f"{sum(command.pods for command in entry.commands):,}",
                 html.text(listing(nodes, 6) or "-"),
             ]
@@ -45,7 +47,7 @@ def candidates_section(result: RoundResult) -> str:
             [
                 html.name(each.node),
                 "-" if each.command is None else html.text(each.command.action.value),
-                "-" if each.command is None else html.text(dollars(each.command.savings, 2)),
+                "-" if each.command is None else html.text(cents(each.command.savings)),
                 "-" if each.command is None else f"{each.command.pods:,}",
                 html.text(each.why),
             ]
@@ -59,44 +61,52 @@ def candidates_section(result: RoundResult) -> str:
 
 
 def to_end_section(plan: ToEnd) -> str:
-    """Return all rounds with their running totals."""
+    """Return the end, and all rounds with their running totals, those of one kind folded."""
     if not plan.steps:
         return "<h2>To the end</h2><p>Nothing would be done.</p>"
     rows = []
-    for step in plan.steps:
-        for command, opened in zip(step.commands, step.launched, strict=True):
-            new = [entry.machine.kind.name if entry.machine else f"a node of {entry.node_pool}" for entry in opened]
-            rows.append(
-                [
-                    str(step.round),
-                    html.text(command.action.value),
-                    html.text(listing(command.nodes, 6)),
-                    html.text(", ".join(new) or "-"),
-                    html.text(dollars(command.savings, 2)),
-                    f"{command.pods:,}",
-                    html.text(dollars(step.saved, 2)),
-                    f"{step.pods_moved:,}",
-                ]
-            )
-    head = ["round", "action", "nodes", "new nodes", "saves per hour", "pods", "saved so far", "restarts so far"]
-    table = html.table(head, rows, (0, 4, 5, 6, 7))
-    said = (
-        f"{count(plan.commands, 'command')} in {count(len(plan.steps), 'round')}: {len(plan.first.prices):,} nodes "
-        f"become {plan.nodes:,}, {dollars(plan.saved, 2)} per hour is saved, {count(plan.pods_moved, 'pod restart')}."
-    )
+    for entry in folded(plan):
+        kinds = [each.machine.kind.name if each.machine else f"a node of {each.node_pool}" for each in entry.launched]
+        rows.append(
+            [
+                html.text(entry.rounds),
+                html.text(", ".join(action.value for action in entry.actions)),
+                html.text(f"{len(entry.nodes):,}: {listing(entry.nodes, 6)}", 600),
+                html.text(listing(kinds, 4) or "-"),
+                html.text(cents(entry.saves)),
+                f"{entry.restarts:,}",
+                html.text(cents(entry.saved)),
+                f"{entry.restarted:,}",
+            ]
+        )
+    head = [
+        "rounds",
+        "action",
+        "nodes that go",
+        "new nodes",
+        "saves per hour",
+        "restarts",
+        "saved so far",
+        "restarts so far",
+    ]
     left = "" if plan.complete else " More rounds are left (--rounds)."
-    reached = f" {optimal_text(plan.optimal, to_end=True)}"
-    return f"<h2>To the end</h2><p>{html.text(said + left + reached, 1000)}</p>{table}"
+    said = html.text(whole_text(plan) + left, 1000)
+    return f"<h2>To the end</h2><p>{said}</p>{html.table(head, rows, (4, 5, 6, 7))}"
 
 
 def comparison_section(comparison: ProfileComparison) -> str:
     """Return what the other profile would do, and the nodes that differ."""
-    other = comparison.other.profile.value
+    other = comparison.other.called
     commands = comparison.other.commands
-    saved = dollars(sum(command.savings for command in commands), 2)
+    saved = cents(sum(command.savings for command in commands))
     nodes = sum(len(command.nodes) for command in commands)
     pods = sum(command.pods for command in commands)
     said = f"{other} would take {count(nodes, 'node')} now, saving {saved} per hour with {count(pods, 'pod restart')}."
+    ends = (
+        ""
+        if comparison.ends is None
+        else f"<p>{html.text(other)}, to the end: {html.text(_end(comparison.ends[1]))}</p>"
+    )
     rows = [
         [
             html.name(entry.node),
@@ -107,7 +117,11 @@ def comparison_section(comparison: ProfileComparison) -> str:
         ]
         for entry in comparison.differences
     ]
-    head = ["node", "pool", comparison.own.profile.value, other, "why they differ"]
+    head = ["node", "pool", comparison.own.called, other, "why they differ"]
     opened = " open" if len(rows) <= _FOLD_AT else ""
     table = f"<details{opened}><summary>{count(len(rows), 'node')} differ</summary>{html.table(head, rows)}</details>"
-    return f"<h2>Compared with {html.text(other)}</h2><p>{html.text(said)}</p>{table}"
+    return f"<h2>Compared with {html.text(other)}</h2><p>{html.text(said)}</p>{ends}{table}"
+
+
+def _end(plan: ToEnd) -> str:
+    return whole_text(plan) or "nothing would be done."

@@ -85,7 +85,7 @@ export function clusterView({ run, state }) {
       h("strong", null, count(now.nodes, "node")), ` ${dollars(now.cost)}/h`,
       now.leaving ? h("span", { class: "pill leaving" }, `${now.leaving} leaving`) : null,
       now.waiting ? h("span", { class: "pill waiting" }, `${count(now.waiting, "pod")} waiting`) : null,
-      h("span", { class: "soft" }, ` ${now.moved} moved so far`),
+      h("span", { class: "soft" }, ` ${now.moved} restarted so far`),
     ];
     put(head, facts);
     const plan = place(width, at);

@@ -7,6 +7,9 @@ import { clock, count, dollars, span, timeTicks } from "./format.js";
 /**
  * @typedef {import("./types").PolicyRun} PolicyRun
  * @typedef {import("./run_view.js").RunState} RunState
+ * @typedef {Omit<PolicyRun["machines"], "cpu" | "memory">} LaneMachines
+ * @typedef {Pick<PolicyRun["stays"], "moved" | "machine" | "ended">} LaneStays
+ * @typedef {{name: string, machines: LaneMachines, stays: LaneStays, commands: PolicyRun["commands"], ongoing?: boolean}} LaneRun
  * @typedef {{label: string, rows: number[][]}} Group
  */
 
@@ -16,7 +19,7 @@ const PACK_FROM = 90;
 
 /**
  * Sort machines into groups (zone, pool) and rows; where there are many, a row is used again after its node has ended.
- * @param {PolicyRun["machines"]} machines
+ * @param {LaneMachines} machines
  * @returns {Group[]}
  */
 export function layOut(machines) {
@@ -39,7 +42,7 @@ export function layOut(machines) {
 }
 
 /**
- * @param {PolicyRun["machines"]} machines
+ * @param {LaneMachines} machines
  * @param {number} index
  */
 function endOf(machines, index) {
@@ -47,7 +50,7 @@ function endOf(machines, index) {
 }
 
 /**
- * @param {PolicyRun["machines"]} machines
+ * @param {LaneMachines} machines
  * @param {number[]} list
  */
 function pack(machines, list) {
@@ -68,23 +71,24 @@ function pack(machines, list) {
 }
 
 /**
- * The lanes of one policy.
+ * The lanes of one policy, or of a cluster; `update` draws later ones.
  * @param {object} options
- * @param {PolicyRun} options.run
+ * @param {LaneRun} options.run
  * @param {import("./state.js").State<RunState>} options.state
  * @param {number} options.seconds
  * @param {string} options.start
- * @returns {HTMLElement}
+ * @returns {{element: HTMLElement, update: (run: LaneRun, seconds: number) => void}}
  */
 export function lanes({ run, state, seconds, start }) {
-  const machines = run.machines;
-  const groups = layOut(machines);
-  const rowCount = groups.reduce((sum, group) => sum + group.rows.length, 0);
-  const rowHeight = rowCount <= 45 ? 15 : rowCount <= 120 ? 11 : 7;
-  const height = AXIS + groups.length * HEAD + rowCount * rowHeight + 6;
+  let machines = run.machines;
+  /** @type {Group[]} */
+  let groups = [];
+  /** @type {Record<number, number[]>} */
+  let marks = {};
+  let rowHeight = 15;
+  let height = 0;
   /** @type {{index: number, y: number}[]} */
   const placed = [];
-  const marks = marksOf(run);
   const canvas = h("canvas", { "aria-hidden": "true" });
   const cursor = h("div", { class: "cursor" });
   const spoken = h("p", { class: "visually-hidden", "aria-live": "polite" });
@@ -94,7 +98,6 @@ export function lanes({ run, state, seconds, start }) {
       class: "lanes-stage",
       tabindex: 0,
       role: "application",
-      "aria-label": `Lives of ${count(machines.name.length, "node")} under ${run.name}. Up and down arrows go from node to node, Enter sets the time.`,
     },
     canvas,
     cursor,
@@ -102,6 +105,18 @@ export function lanes({ run, state, seconds, start }) {
   const box = h("div", { class: "lanes" }, stage, spoken);
   let width = 0;
   let chosen = -1;
+
+  /** Work out rows and heights: once, and after each change. */
+  const measure = () => {
+    machines = run.machines;
+    groups = layOut(machines);
+    marks = marksOf(run);
+    const rowCount = groups.reduce((sum, group) => sum + group.rows.length, 0);
+    rowHeight = rowCount <= 45 ? 15 : rowCount <= 120 ? 11 : 7;
+    height = AXIS + groups.length * HEAD + rowCount * rowHeight + 6;
+    stage.style.height = `${height}px`;
+    stage.setAttribute("aria-label", `Lives of ${count(machines.name.length, "node")} under ${run.name}. Up and down arrows go from node to node, Enter sets the time.`);
+  };
 
   /** @param {number} at */
   const x = (at) => ((at - state.now.from) / (state.now.to - state.now.from)) * width;
@@ -285,18 +300,27 @@ export function lanes({ run, state, seconds, start }) {
     redraw();
   });
   const redraw = throttled(draw);
+  measure();
   onLookChange(stage, draw);
   state.listen((_, changed) => {
     if (changed.has("from") || changed.has("to") || changed.has("fates") || changed.has("node")) redraw();
     else if (changed.has("at")) moveCursor();
   });
-  stage.style.height = `${height}px`;
-  return box;
+  return {
+    element: box,
+    update(next, last) {
+      const node = machines.name[chosen];
+      [run, seconds] = [next, last];
+      measure();
+      chosen = node === undefined ? -1 : machines.name.indexOf(node);
+      redraw();
+    },
+  };
 }
 
 /**
  * The times at which pods had to leave each machine.
- * @param {PolicyRun} run
+ * @param {LaneRun} run
  */
 export function marksOf(run) {
   /** @type {Record<number, number[]>} */
@@ -347,7 +371,7 @@ function hatch(context, x, y, width, height) {
 }
 
 /**
- * @param {PolicyRun} run
+ * @param {LaneRun} run
  * @param {number} index
  * @param {string} start
  */
@@ -356,13 +380,13 @@ export function sentenceOf(run, index, start) {
   const fate = fateOf(machines.fate[index]);
   const end = machines.ended[index];
   const from = machines.started[index] < 0 ? "there before the start" : `launched ${clock(start, machines.started[index], true)}`;
-  const until = end < 0 ? "still running at the end" : `${fate.label} at ${clock(start, end, true)}, after ${span(end - machines.started[index])}`;
+  const until = end < 0 ? (run.ongoing ? "still running" : "still running at the end") : `${fate.label} at ${clock(start, end, true)}, after ${span(end - machines.started[index])}`;
   return `${machines.name[index]}, ${machines.type[index]} in ${machines.zone[index]}: ${from}, ${until}.`;
 }
 
 /**
  * What a tip says of a machine.
- * @param {PolicyRun} run
+ * @param {LaneRun} run
  * @param {number} index
  * @param {string} start
  */

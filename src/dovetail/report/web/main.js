@@ -33,8 +33,21 @@ function themeButton() {
   document.querySelector("header.top")?.append(button);
 }
 
+/** On paper everything is open and light. */
+function forPaper() {
+  /** @type {HTMLDetailsElement[]} */
+  let opened = [];
+  window.matchMedia("print").addEventListener("change", ({ matches }) => {
+    if (matches) opened = [...document.querySelectorAll("details")].filter((part) => !part.open);
+    for (const part of opened) part.open = matches;
+    forgetColours();
+    document.documentElement.dispatchEvent(new Event("themechange"));
+  });
+}
+
 async function begin() {
   themeButton();
+  forPaper();
   const root = document.getElementById("view");
   const found = root === null ? null : await readDocument();
   if (root !== null && found !== null) {

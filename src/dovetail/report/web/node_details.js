@@ -3,6 +3,7 @@
 import { h, name, put } from "./dom.js";
 import { FAMILIES } from "./families.js";
 import { count, dollars, memory, percent, span } from "./format.js";
+import { remedyOf } from "./plan_state.js";
 
 /**
  * @typedef {import("./types").PlanDocument} PlanDocument
@@ -81,7 +82,7 @@ function known(document, node) {
  */
 function showAsked(place, document, node, asked, waiting) {
   const { nodes } = document;
-  const remedy = document.remedies[nodes.verdict[node]];
+  const remedy = remedyOf(document, node);
   const stays = nodes.action[node] < 0 && nodes.verdict[node] !== "eligible";
   if (asked.gone) {
     put(place, h("p", { class: "soft" }, "The node is gone by now."));

@@ -36,6 +36,14 @@ export function fillOf(nodes, node) {
   return Math.max(nodes.cpuUsed[node] / Math.max(1, nodes.cpu[node]), nodes.memoryUsed[node] / Math.max(1, nodes.memory[node]));
 }
 
+/** The first thing to change for a node: that of its pool, else that of its check. @param {PlanDocument} document @param {number} node */
+export function remedyOf({ nodes, remedies }, node) {
+  return remedies[`${nodes.verdict[node]} ${nodes.pool[node]}`] ?? remedies[nodes.verdict[node]];
+}
+
+/** Stands for the nodes without a pool in a filter, where "" is every pool; no pool can have this name. */
+export const NO_POOL = "/";
+
 /**
  * The nodes that pass a filter, in order.
  * @param {PlanDocument} document
@@ -49,7 +57,7 @@ export function chosenNodes(document, index, filter) {
   const found = [];
   for (let node = 0; node < nodes.name.length; node += 1) {
     if (filter.gate !== "" && (filter.gate === "taken now" ? nodes.action[node] < 0 : nodes.verdict[node] !== filter.gate)) continue;
-    if (filter.pool !== "" && nodes.pool[node] !== filter.pool) continue;
+    if (filter.pool !== "" && (nodes.pool[node] || NO_POOL) !== filter.pool) continue;
     if (filter.families.has(index.family[node])) continue;
     if (workload >= 0 && !index.workloadsOf[node].has(workload)) continue;
     if (!words.every((word) => index.hay[node].includes(word))) continue;

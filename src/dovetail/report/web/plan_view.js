@@ -6,7 +6,7 @@ import { count, dollars, percent, span } from "./format.js";
 import { nodeDetails } from "./node_details.js";
 import { nodeMap } from "./node_map.js";
 import { nodeTable } from "./node_table.js";
-import { chosenNodes, fillOf, gateCounts, indexOf } from "./plan_state.js";
+import { NO_POOL, chosenNodes, fillOf, gateCounts, indexOf } from "./plan_state.js";
 
 /**
  * @typedef {import("./types").PlanDocument} PlanDocument
@@ -131,7 +131,7 @@ export function planView(root, first, ask = null) {
 
   const fillPickers = () => {
     options(gate, [["", "every check"], ...gateCounts(document).map(([key, { nodes }]) => [key, `${key} (${nodes})`])], filter.gate);
-    options(pool, [["", "every pool"], ...[...new Set(document.nodes.pool)].sort().map((key) => [key, key || "no pool"])], filter.pool);
+    options(pool, [["", "every pool"], ...[...new Set(document.nodes.pool)].sort().map((key) => (key ? [key, key] : [NO_POOL, "no pool"]))], filter.pool);
     options(workload, [["", "every workload"], ...[...document.workloads].sort().map((key) => [key, key])], filter.workload);
     options(sort, SORTS, filter.sort);
     const present = new Set(index.family);
@@ -156,14 +156,18 @@ export function planView(root, first, ask = null) {
     h("section", { class: "view", "aria-labelledby": "map-title" },
       h("div", { class: "section-head" }, h("h2", { id: "map-title" }, "The cluster at a glance"), h("div", { class: "segmented", role: "group", "aria-label": "Before or after" }, before, then)),
       totals,
-      h("p", { class: "soft" }, "Each cell is a node, filled as far as its pods fill it, coloured by what holds it. Click one to open it."),
+      h("p", { class: "soft" }, "Each cell is a node, filled as far as its pods fill it, coloured by what holds it.", h("span", { class: "screen" }, " Click one to open it.")),
       legend,
-      map.element),
+      map.element));
+  const below = window.document.getElementById("nodes");
+  const list =
     h("section", { class: "view", "aria-labelledby": "nodes-title" },
       h("h2", { id: "nodes-title" }, "Every node, and why"),
       h("div", { class: "filters", role: "search" }, search, gate, pool, workload, sort, clear),
       shown,
-      h("div", { class: "table-and-details" }, table.element, panel)));
+      h("div", { class: "table-and-details" }, table.element, panel));
+  if (below) put(below, list);
+  else root.append(list);
   fillPickers();
   refresh();
   return {

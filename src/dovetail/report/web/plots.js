@@ -59,7 +59,7 @@ export function plot({ title, says, lines, format, state, seconds, start }) {
       svg("text", { x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end" }, format(tick)),
     ]).flat();
     for (const tick of timeTicks(from, to, Math.max(3, Math.floor(width / 90)))) {
-      parts.push(svg("text", { x: Math.min(width - 20, Math.max(LEFT, x(tick))), y: HEIGHT - 6, "text-anchor": "middle" }, clock(start, tick, to - from < 300)));
+      parts.push(svg("text", { x: Math.min(width - 28, Math.max(LEFT, x(tick))), y: HEIGHT - 6, "text-anchor": "middle" }, clock(start, tick, to - from < 300)));
     }
     for (const line of visible) {
       parts.push(svg("path", { class: `line s${line.colour % 6}`, "stroke-dasharray": DASHES[line.colour % 6], d: stepPath(line, from, to, x, y) }));

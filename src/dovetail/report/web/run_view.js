@@ -42,7 +42,7 @@ export function runView(root, document) {
 
   const drawPair = () => {
     const runs = state.now.shown.map((place) => policies[place]);
-    put(side, runs.map((run) => h("section", { class: "lane-panel" }, laneHead(run), lanes({ run, state, seconds, start }))));
+    put(side, runs.map((run) => h("section", { class: "lane-panel" }, laneHead(run), lanes({ run, state, seconds, start }).element)));
     put(moment, runs.map((run) => clusterView({ run, state })));
     put(told, runs.map((run) => commandList(run, state, start)));
   };
@@ -50,7 +50,7 @@ export function runView(root, document) {
   /** @param {PolicyRun} run */
   const laneHead = (run) => h("div", { class: "lane-head" },
     h("h3", null, h("i", { class: `dot b${policies.indexOf(run) % 6}` }), name(run.name)),
-    h("p", { class: "soft" }, `${count(run.machines.name.length, "node")}, ${count(run.figures.podsDisrupted, "pod move")}, ${count(run.figures.shortLivedNodes, "node")} under 15 minutes, ${dollars(run.figures.cost)}`));
+    h("p", { class: "soft" }, `${count(run.machines.name.length, "node")}, ${count(run.figures.podsDisrupted, "pod restart")}, ${count(run.figures.shortLivedNodes, "node")} under 15 minutes, ${dollars(run.figures.cost)}`));
 
   put(root,
     h("div", { class: "timewise" },
@@ -129,10 +129,10 @@ function pickers(document, state, redraw) {
 }
 
 /**
- * @param {PolicyRun[]} policies
+ * @param {{machines: {fate: string[]}}[]} policies
  * @param {import("./state.js").State<RunState>} state
  */
-function legend(policies, state) {
+export function legend(policies, state) {
   const present = new Set(policies.flatMap((policy) => policy.machines.fate));
   return h("div", { class: "legend", role: "group", "aria-label": "Fates" }, Object.keys(FATES).filter((fate) => present.has(fate)).map((fate) => {
     const { label, letter, colour } = FATES[fate];
@@ -292,7 +292,7 @@ function allPlots(document, state) {
   return [
     plot({ ...shared, title: "Nodes", says: "Machines that run.", lines: lines((run) => run.series.nodes), format: whole }),
     plot({ ...shared, title: "Cost per hour", says: "What they cost.", lines: lines((run) => run.series.costPerHour), format: (value) => dollars(value) }),
-    plot({ ...shared, title: "Pods moved so far", says: "A line that keeps climbing is churn.", lines: lines((run) => soFar(run.series.podsDisrupted)), format: whole }),
+    plot({ ...shared, title: "Pod restarts so far", says: "A line that keeps climbing is churn.", lines: lines((run) => soFar(run.series.podsDisrupted)), format: whole }),
     plot({ ...shared, title: "Waiting pods", says: "The most pods without a node at once, since the point before.", lines: lines((run) => run.series.pending), format: whole }),
   ];
 }

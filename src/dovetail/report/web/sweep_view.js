@@ -54,12 +54,12 @@ function scatter(points, width) {
     parts.push(svg("text", { x: x(value), y: HEIGHT_OF_FRONT - bottom + 16, "text-anchor": index === 0 ? "start" : index === steps ? "end" : "middle" }, dollars(value)));
   }
   parts.push(svg("text", { x: (left + width - right) / 2, y: HEIGHT_OF_FRONT - 6, "text-anchor": "middle", class: "label" }, "cost of the run"));
-  parts.push(svg("text", { x: left, y: 11, class: "label" }, "pods moved"));
+  parts.push(svg("text", { x: left, y: 11, class: "label" }, "pod restarts"));
   const front = points.filter((point) => point.front).sort((a, b) => a.cost - b.cost || a.podsDisrupted - b.podsDisrupted);
   if (front.length > 1) parts.push(svg("path", { class: "line s1", d: `M${front.map((point) => `${x(point.cost)} ${y(point.podsDisrupted)}`).join("L")}` }));
   const ordered = [...points].sort((a, b) => Number(a.front) - Number(b.front) || Number(a.recommended) - Number(b.recommended));
   for (const point of ordered) {
-    const label = `${point.policy}: ${dollars(point.cost)} ± ${point.costSpread.toFixed(2)}, ${point.podsDisrupted} ± ${point.podsDisruptedSpread} pods moved`;
+    const label = `${point.policy}: ${dollars(point.cost)} ± ${point.costSpread.toFixed(2)}, ${point.podsDisrupted} ± ${point.podsDisruptedSpread} pod restarts`;
     const mark = svg("circle", {
       class: point.front ? "front" : "hollow", cx: x(point.cost), cy: y(point.podsDisrupted), r: point.recommended ? 8 : 5,
       tabindex: point.front ? 0 : null, role: "img", "aria-label": label,
@@ -73,5 +73,5 @@ function scatter(points, width) {
       parts.push(svg("text", { class: "label strong", x: x(point.cost) + (late ? -18 : 18), y: y(point.podsDisrupted) - 10, "text-anchor": late ? "end" : "start" }, point.policy));
     }
   }
-  return svg("svg", { width, height: HEIGHT_OF_FRONT, role: "group", "aria-label": "Policies by cost and pods moved" }, parts);
+  return svg("svg", { width, height: HEIGHT_OF_FRONT, role: "group", "aria-label": "Policies by cost and pod restarts" }, parts);
 }

@@ -5,22 +5,55 @@ export type LiveDocument = {
   now: string;
   source: LiveSource;
   commands: CommandNow[];
+  rolls: Roll[];
   next: Coming[];
   calendar: CalendarPool[];
   money: Money;
   outcomes: Outcomes;
   history: LiveHistory;
+  lives: Lives;
   warnings: Texts;
   plan: Record<string, unknown>;
 };
 
 export type LiveSource = {
-  kind: "cluster" | "capture" | "simulation";
+  kind: "cluster" | "capture" | "recording" | "simulation";
   name: string;
   problem: string;
   speed: number;
   speeds: Numbers;
   ended: boolean;
+  position: number;
+  length: number;
+  seekable: boolean;
+};
+
+export type Roll = {
+  nodePool: string;
+  cause: string;
+  total: number;
+  replaced: number;
+  inFlight: number;
+  waiting: number;
+  blocked: number;
+  activeDomain: string;
+  domains: RollDomain[];
+  blockers: RollBlocker[];
+  expectedEnd: string;
+  why: string;
+};
+
+export type RollDomain = {
+  value: string;
+  total: number;
+  replaced: number;
+  state: string;
+};
+
+export type RollBlocker = {
+  node: string;
+  gate: string;
+  why: string;
 };
 
 export type CommandNow = {
@@ -33,6 +66,8 @@ export type CommandNow = {
   replacements: Texts;
   steps: Texts;
   podsLeft: number;
+  draining: number;
+  heldBy: string;
 };
 
 export type Coming = {
@@ -85,10 +120,19 @@ export type Outcome = {
 
 export type Money = {
   costPerHour: number;
-  savedPerHour: number;
-  savedSoFar: number;
+  paid: string;
+  commitments: CommitmentUse[];
+  savedPerHour: number | null;
+  savedSoFar: number | null;
   commands: number;
   held: Held[];
+};
+
+export type CommitmentUse = {
+  name: string;
+  kind: string;
+  usedShare: number;
+  free: string;
 };
 
 export type Held = {
@@ -105,6 +149,20 @@ export type LiveHistory = {
   pods: Numbers;
   pending: Numbers;
   events: LiveEvent[];
+};
+
+export type Lives = {
+  name: Texts;
+  pool: Texts;
+  zone: Texts;
+  type: Texts;
+  capacityType: Texts;
+  price: Numbers;
+  started: Numbers;
+  leaving: Numbers;
+  ended: Numbers;
+  fate: Texts;
+  moved: Numbers[];
 };
 
 export type LiveEvent = {

@@ -1,0 +1,1 @@
+"""Why one node stays or goes, and what would change that: asked of the round."""
