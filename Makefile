@@ -15,7 +15,7 @@ READY := $(VENV)/.ready
 .DEFAULT_GOAL := help
 DEMO := .venv-demo
 
-.PHONY: help demo test test-long hooks lint bench mutants e2e assets lock release clean chaos soak
+.PHONY: help demo test test-long hooks lint bench mutants e2e assets lock site release clean chaos soak
 
 help: ## what can be made
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,7 +45,7 @@ test: $(READY) ## lint and all tests (DOVETAIL_TESTS=ci: on more generated cases
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m tools.run_tests -n $(WORKERS) --dist loadgroup
 
 test-long: $(READY) ## the property tests and the swarm over many more cases; hours
 	DOVETAIL_TESTS=long HYPOTHESIS_PROFILE=search nice -n 5 $(BIN)/pytest -n $(WORKERS) --dist loadgroup tests/properties tests/faults
@@ -84,8 +84,15 @@ lock: ## resolves the lock file anew
 	printf 'msgspec\nnumpy\nPyYAML\nrich\ntzdata\n' | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --constraint requirements-runtime.lock - -o requirements-demo.lock
 	echo hatchling | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --constraint requirements.lock - -o deploy/requirements-build.lock
 
-release: $(READY) ## wheel, chart and kubectl plugin into dist/, after a check of version and changelog; uploads nothing
-	$(BIN)/python tools/release.py
+site: $(READY) ## the docs as a site in site/; a broken link fails
+	$(BIN)/python tools/build_site.py
+
+release: $(READY) ## wheel, image, chart and kubectl plugin into dist/ (Debian); uploads nothing
+	$(BIN)/python -m tools.ship wheel
+	$(BIN)/python -m tools.ship plugin
+	$(BIN)/python -m tools.ship image >dist/image.digest
+	$(BIN)/python -m tools.ship chart --digest "$$(cat dist/image.digest)"
+	$(BIN)/python -m tools.ship checksums
 
 clean: ## removes what was set up (not the assets)
 	rm -rf $(DEMO) dist $(VENV) .mypy_cache .ruff_cache .hypothesis

@@ -16,6 +16,13 @@ PANELS: list[tuple[str, str, str, list[tuple[str, str]]]] = [
         ("sum by (reason) (increase(dovetail_commands_rolled_back_total[1h]))", "undone {{reason}}"),
         ("sum by (consolidation_type) (increase(karpenter_voluntary_disruption_failed_validations_total[1h]))", "refused {{consolidation_type}}"),
     ]),
+    ("timeseries", "Commands by phase, oldest", "s", [("max by (phase) (dovetail_command_phase_age_seconds) > 0", "{{phase}}")]),
+    ("timeseries", "Oldest backlog, by reason and what holds it", "s", [("max by (nodepool, reason, blocker) (karpenter_voluntary_disruption_oldest_backlog_age_seconds)", "{{nodepool}} {{reason}} {{blocker}}")]),
+    ("timeseries", "Held back, by gate and pool", "currencyUSD", [("max by (nodepool, gate) (dovetail_held_back_dollars_per_hour) > 0", "{{nodepool}} {{gate}}")]),
+    ("timeseries", "Held back at most, by gate", "currencyUSD", [("sum by (blocker) (karpenter_voluntary_disruption_consolidation_source_cost_upper_bound_usd_per_hour)", "{{blocker}}")]),
+    ("timeseries", "Rolls: nodes still to go", "none", [('sum by (nodepool, state) (dovetail_rollout_nodes{state!="replaced"})', "{{nodepool}} {{state}}")]),
+    ("timeseries", "Rolls: time left", "s", [("max by (nodepool) (dovetail_rollout_expected_end_timestamp_seconds) - time()", "{{nodepool}}")]),
+    ("timeseries", "Oldest command, by action and phase", "s", [("max by (action, phase) (dovetail_command_age_seconds)", "{{action}} {{phase}}")]),
     ("timeseries", "Promised and kept, an hour later", "currencyUSD", [
         ("sum(increase(dovetail_outcome_promised_dollars_total[6h]))", "promised"),
         ("sum(increase(dovetail_outcome_saved_dollars_total[6h]))", "saved"),
@@ -24,6 +31,11 @@ PANELS: list[tuple[str, str, str, list[tuple[str, str]]]] = [
         ("sum(increase(dovetail_outcome_reopened_nodes_total[6h]))", "nodes reopened"),
         ("sum(increase(dovetail_outcome_pods_moved_again_total[6h]))", "pods moved again"),
     ]),
+    ("timeseries", "Regret: undone within the hour, over two hours", "none", [
+        ("max by (nodepool) (dovetail_regret_undone_moves)", "restarts undone {{nodepool}}"),
+        ("max by (nodepool) (dovetail_regret_undone_removals)", "nodes opened again {{nodepool}}"),
+        ("max by (nodepool) (dovetail_regret_short_lived_nodes)", "nodes under 15 minutes {{nodepool}}"),
+    ]),
     ("timeseries", "Moves that did not save enough", "none", [("sum by (nodepool) (increase(karpenter_consolidation_threshold_blocked_total[1h]))", "{{nodepool}}")]),
     ("timeseries", "Time of a round", "s", [
         ("histogram_quantile(0.5, sum by (le) (rate(karpenter_voluntary_disruption_decision_evaluation_duration_seconds_bucket[10m])))", "median"),
@@ -31,6 +43,8 @@ PANELS: list[tuple[str, str, str, list[tuple[str, str]]]] = [
     ]),
     ("timeseries", "Age of the last round", "s", [("max(dovetail_evaluation_age_seconds)", "age")]),
     ("timeseries", "Writes to the API server", "none", [("sum by (kind, outcome) (rate(dovetail_api_writes_total[5m]))", "{{kind}} {{outcome}}")]),
+    ("timeseries", "What is paid per hour", "currencyUSD", [("max by (part) (dovetail_bill_dollars_per_hour)", "{{part}}")]),
+    ("timeseries", "Commitments in use", "percentunit", [("max by (commitment) (dovetail_commitment_used / dovetail_commitment_available)", "{{commitment}}")]),
     ("timeseries", "Age of the prices", "s", [("max(dovetail_catalogue_age_seconds)", "age")]),
     ("timeseries", "Changes seen", "none", [("sum by (kind) (rate(dovetail_watch_events_total[5m]))", "{{kind}}")]),
 ]  # fmt: skip

@@ -1,7 +1,7 @@
 """Writes the plain manifests from the chart, for those without Helm: python tools/build_manifests.py.
 
-The chart's defaults, in the namespace `dovetail`, which is made too; and the same with `observe: false`, which acts and
-has the rights for it. The pre-delete hook is Helm's: without it one runs
+The chart's defaults, in the namespace `dovetail`, which is made too; the same with `observe: false`, which acts and has the
+rights for it; and the recommended policy, which acts and has the rights that it needs. The pre-delete hook is Helm's: without it one runs
 `dovetail release --all --stop-controller dovetail/dovetail` before deleting (docs/install.md).
 """
 
@@ -16,6 +16,12 @@ ROOT = Path(__file__).resolve().parents[1]
 CHART = ROOT / "deploy" / "chart" / "dovetail"
 OUT = ROOT / "deploy" / "manifests" / "dovetail.yaml"
 ACTING = ROOT / "deploy" / "manifests" / "dovetail-acting.yaml"
+RECOMMENDED = ROOT / "deploy" / "manifests" / "dovetail-recommended.yaml"
+FILES = {
+    OUT: (),
+    ACTING: ("--set=observe=false",),
+    RECOMMENDED: ("--set=observe=false", "--set=recommended=true"),
+}
 HEAD = """\
 # Made from the chart by tools/build_manifests.py; change the chart instead. Read docs/install.md first: name your image,
 # and before you delete this run: dovetail release --all --stop-controller dovetail/dovetail
@@ -58,5 +64,5 @@ def _template_labels(tree: dict[str, Any]) -> dict[str, str] | None:
 
 if __name__ == "__main__":
     OUT.parent.mkdir(parents=True, exist_ok=True)
-    OUT.write_text(manifests())
-    ACTING.write_text(manifests("--set=observe=false"))
+    for path, options in FILES.items():
+        path.write_text(manifests(*options))

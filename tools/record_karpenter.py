@@ -35,8 +35,11 @@ from tests.support.background import cloud_on
 from tests.support.control_plane import Client, ControlPlane, control_plane
 from tests.support.controller import Process
 from tests.support.karpenter import prepare
+from tests.support.monitoring import monitoring
 
+from dovetail.api.catalogue import encode_catalogue
 from dovetail.api.crds.definitions import crds
+from dovetail.sim.scenarios.recording import load_kwok_types
 
 Tree = dict[str, Any]
 WATCHED = {
@@ -292,6 +295,18 @@ def _scale(api: Client, deployment: str, replicas: int) -> None:
         raise RuntimeError(f"scaling {deployment}: {answer}")
 
 
+def _take(api: Client, step: Tree) -> None:
+    """Scale a Deployment or patch a NodePool."""
+    if "deployment" in step:
+        _scale(api, step["deployment"], step["replicas"])
+        return
+    api.close()
+    path = f"/apis/karpenter.sh/v1/nodepools/{step['nodePool']}"
+    status, answer = api.request("PATCH", path, step["patch"], kind="application/merge-patch+json")
+    if status != 200:
+        raise RuntimeError(f"patching {step['nodePool']}: {answer}")
+
+
 def _catalogue(types: Path) -> Tree:
     """Return the same machines as Dovetail reads them; kwok's nodes keep 100m and 10Mi for themselves."""
     kinds = []
@@ -351,10 +366,12 @@ def play(
 ) -> None:
     """Apply the objects, take the steps in their time, look every two seconds."""
     api.apply(wanted["nodePool"])
+    for item in wanted.get("objects", ()):
+        api.apply(item)
     for deployment in wanted["deployments"]:
         api.create(deployment)
     seen.first_pod.wait(120)
-    steps = sorted(wanted["scale"], key=lambda step: float(step["t"]))
+    steps = sorted([*wanted["scale"], *wanted.get("patches", ())], key=lambda step: float(step["t"]))
     next_look, next_write = 0.0, WRITE_SECONDS
     while seen.now() < seconds:
         now = seen.now()
@@ -363,7 +380,7 @@ def play(
             late = 0.0
         while steps and steps[0]["t"] <= now:
             step = steps.pop(0)
-            _scale(api, step["deployment"], step["replicas"])
+            _take(api, step)
         if now >= next_look:
             seen.looks.append(seen.look())
             next_look += LOOK_SECONDS
@@ -399,6 +416,8 @@ def record(wanted: Tree, args: argparse.Namespace, folder: Path) -> None:
             kubelets,
             karpenter(plane, args.types, log, args.port),
             dovetail(plane, args, folder) as own,
+            recorder(plane, args, folder),
+            scraped(plane, args, folder),
         ):
             time.sleep(10)
             seconds = args.seconds or max(float(step["t"]) for step in wanted["scale"]) + 90
@@ -408,6 +427,40 @@ def record(wanted: Tree, args: argparse.Namespace, folder: Path) -> None:
 
             play(api, plane, wanted, seen, seconds, args.nodes_late, write)
             write()
+
+
+@contextlib.contextmanager
+def recorder(plane: ControlPlane, args: argparse.Namespace, folder: Path) -> Iterator[None]:
+    """`dovetail record` beside the course, if it is asked for."""
+    if args.record is None:
+        yield
+        return
+    catalogue = folder / "recorded-types.json"
+    catalogue.write_bytes(encode_catalogue(load_kwok_types(args.types)))
+    command = [sys.executable, "-m", "dovetail.cli.main", "record", "-o", str(args.record)]
+    process = subprocess.Popen([*command, "--kubeconfig", str(plane.kubeconfig), "--catalog", str(catalogue)])
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@contextlib.contextmanager
+def scraped(plane: ControlPlane, args: argparse.Namespace, folder: Path) -> Iterator[None]:
+    """Scrape the same course and import it at its end, if that is asked for."""
+    if args.scrape is None:
+        yield
+        return
+    catalogue, capture = folder / "recorded-types.json", folder / "capture.json.gz"
+    began = time.time()
+    with monitoring(plane, folder / "monitoring", every="15s", karpenter_port=args.port) as url:
+        yield
+        dovetail = [sys.executable, "-m", "dovetail.cli.main"]
+        subprocess.run([*dovetail, "snapshot", "--kubeconfig", str(plane.kubeconfig), "-o", str(capture)], check=True)
+        length = ["--for", f"{int(time.time() - began)}s", "--step", "15s"]
+        which = ["--url", url, *length, "-o", str(args.scrape), "-f", str(capture), "--catalog", str(catalogue)]
+        subprocess.run([*dovetail, "import", "prometheus", *which], check=True)
 
 
 def _write(wanted: Tree, args: argparse.Namespace, seen: Seen, logs: dict[str, Path | None], api: Client) -> None:
@@ -462,6 +515,10 @@ def main() -> int:
     parser.add_argument("--settings", type=Path, help="Dovetail's settings: it decides, not Karpenter")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--detail", type=Path, help="a folder for everything else that was seen")
+    parser.add_argument("--record", type=Path, help="a folder for what `dovetail record` sees of the same course")
+    parser.add_argument(
+        "--scrape", type=Path, help="a folder for what `dovetail import prometheus` makes of the course"
+    )
     parser.add_argument("--about", default="")
     parser.add_argument("--seconds", type=float, default=0.0, help="how long (until 90 s after the last step)")
     parser.add_argument("--nodes-late", type=float, default=0.0, help="start the node controllers only then (seconds)")

@@ -116,7 +116,24 @@ def live(folder: Path) -> None:
         browser.page.screenshot(path=str(OUT / "live.png"))
 
 
-PICTURES: dict[str, Callable[[Path], None]] = {"runs": runs, "roll": roll, "churn": churn, "plan": plan, "live": live}
+def rolling(folder: Path) -> None:
+    """Draw the live view in the middle of a roll, zone by zone."""
+    with serving("--scenario", "image-roll", "--policy", "zone-by-zone", "--speed", "10") as served, tab() as browser:
+        browser.open(served.address)
+        browser.page.wait_for_selector(".live-status.live", timeout=60_000)
+        browser.wait("/[4-9] of [0-9]+, done/.test(document.querySelector('main, body').innerText)", 240)
+        browser.wait("document.querySelectorAll('.command-now').length > 1")
+        browser.page.screenshot(path=str(OUT / "rolling.png"))
+
+
+PICTURES: dict[str, Callable[[Path], None]] = {
+    "runs": runs,
+    "roll": roll,
+    "churn": churn,
+    "plan": plan,
+    "live": live,
+    "rolling": rolling,
+}
 
 if __name__ == "__main__":
     if find() is None:

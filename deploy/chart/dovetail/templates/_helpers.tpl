@@ -34,3 +34,11 @@ helm.sh/hook: pre-delete
 helm.sh/hook-weight: "-5"
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
+
+{{- define "dovetail.settings" -}}
+{{- $base := ternary (dict "base" "recommended") dict .Values.recommended -}}
+{{- $recordings := ternary (dict "recordings" (dict "path" "/var/lib/dovetail/recording" "keep" .Values.recordings.keep)) dict .Values.recordings.enabled -}}
+{{- toYaml (merge (deepCopy .Values.settings) $base $recordings) -}}
+{{- end }}
+{{- define "dovetail.mayEvict" -}}{{- if or .Values.rights.evictions .Values.recommended -}}true{{- end -}}{{- end }}
+{{- define "dovetail.maySteer" -}}{{- if or .Values.rights.steering .Values.recommended -}}true{{- end -}}{{- end }}
