@@ -1,6 +1,6 @@
-"""Runs the benchmarks: `python -m benchmarks [kernel|plan|questions|simulator|engine|sweep|quality|first|rest|live ...]`.
+"""Runs the benchmarks: `python -m benchmarks [kernel|plan|questions|engine|simulator|sweep|whatif|traces|...]`.
 
-All but `quality` and those on a real API server (`first`, `rest`, `live`) by default.
+All but `whatif`, `compare`, `quality`, `traces` (which needs ../shared) and those on a real API server (`first`, `rest`, `live`).
 
 Writes docs/benchmarks/NAME.json and the page docs/benchmarks/README.md with tables and a plot, stamped with the commit.
 """
@@ -18,7 +18,10 @@ from benchmarks.page import write_page
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "docs" / "benchmarks"
-NAMES = ("kernel", "plan", "questions", "engine", "simulator", "sweep", "quality", "first", "rest", "live")
+NAMES = (
+    *("kernel", "plan", "questions", "engine", "simulator", "sweep"),
+    *("whatif", "compare", "quality", "traces", "first", "rest", "live"),
+)
 
 
 def commit() -> str:
@@ -32,10 +35,8 @@ def commit() -> str:
 def main() -> None:
     """Run the named benchmarks and rewrite the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument(
-        "names", nargs="*", choices=[*NAMES, []], help="which (default: all but quality, first, rest and live)"
-    )
-    names = parser.parse_args().names or NAMES[:-4]
+    parser.add_argument("names", nargs="*", choices=[*NAMES, []], help=f"which (default: {', '.join(NAMES[:6])})")
+    names = parser.parse_args().names or NAMES[:6]
     OUT.mkdir(parents=True, exist_ok=True)
     for name in names:
         print(f"== {name}", file=sys.stderr)

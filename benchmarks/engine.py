@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,11 +13,15 @@ from benchmarks.clusters import BENCH, measured, there
 def run() -> list[dict[str, Any]]:
     """Measure the mixed and packed clusters."""
     names = [name for name in there() if not name.startswith("packedsimple")]
+    names.extend(f"{name}:recommended" for name in ("packed-1000", "mixed-5000") if name in names)
     return [measured("benchmarks.engine", name, repeat=2) for name in names]
 
 
-def one(name: str) -> dict[str, Any]:
-    """Measure an observing engine on one cluster: the first round, a second one, and rounds after small changes."""
+def one(case: str) -> dict[str, Any]:
+    """Measure an observing engine on one cluster: the first round, a second one, and rounds after small changes.
+
+    `case`: the cluster, or `CLUSTER:recommended` for the recommended settings.
+    """
     import msgspec
 
     from dovetail.api.catalogue import load_catalogue
@@ -25,13 +30,17 @@ def one(name: str) -> dict[str, Any]:
     from dovetail.lifecycle.engine_state import EngineRole
     from dovetail.lifecycle.messages import ClockAdvanced, Event, ObjectObserved, ObjectVanished, Synced
     from dovetail.model.cluster import FIELD_OF
-    from dovetail.model.settings import Settings
+    from dovetail.model.settings import DOVETAIL, RECOMMENDED
 
+    name, _, policy = case.partition(":")
+    settings = RECOMMENDED if policy == "recommended" else DOVETAIL
     folder = BENCH / name
     now = datetime.fromisoformat(json.loads((folder / "about.json").read_text())["now"])
     cluster = load_cluster([folder / "cluster.json.gz"])
     pools = tuple(pool.metadata.name for pool in cluster.node_pools)
-    engine = Engine(Settings(pools=pools), load_catalogue(folder / "catalog.json.gz"), EngineRole(observe=True))
+    engine = Engine(
+        replace(settings, pools=pools), load_catalogue(folder / "catalog.json.gz"), EngineRole(observe=True)
+    )
     objects = [item for field in FIELD_OF.values() for item in getattr(cluster, field)]
     begin = time.process_time()
     for item in objects:
@@ -60,7 +69,7 @@ def one(name: str) -> dict[str, Any]:
         took.append(time.process_time() - start)
     changed, left = took[:10], took[10:]
     return {
-        "cluster": name,
+        "cluster": case,
         "nodes": len(cluster.nodes),
         "pods": len(cluster.pods),
         "seconds": round(decided - begin, 3),

@@ -1,4 +1,4 @@
-"""Print the tables of docs/benchmarks/live.md from live.json: `python -m benchmarks.live_tables`."""
+"""Print the tables of docs/internals/live-runs.md from live.json: `python -m benchmarks.live_tables`."""
 
 import json
 import sys

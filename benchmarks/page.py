@@ -7,15 +7,37 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from benchmarks import frontier
+
 _TITLES = {
     "kernel": "Scheduling kernel: one simulation for every node",
     "plan": "`dovetail plan --every-method`, whole command",
     "questions": "Questions of a first hour: `plan --to-end`, `blockers`, `whatif`",
     "engine": "Lifecycle engine",
     "simulator": "Simulator",
+    "whatif": "`whatif`, one seed",
+    "compare": "Beside an earlier commit, in turn",
     "sweep": "A sweep on Dask workers",
-    "first": "First decision after a start, on a real API server",
 }
+_ONLY_IN_JSON = frozenset(
+    {
+        *("decodeSeconds", "snapshotSeconds", "microsecondsPerSimulation", "karpenterMemoryMib", "methodsWithActions"),
+        *(
+            "idleRoundMicroseconds",
+            "pods",
+            "eventsPerSecond",
+            "rounds",
+            "events",
+            "podsDisrupted",
+            "violations",
+            "repeated",
+        ),
+        *("fewestRunsOfAWorker", "mostRunsOfAWorker", "firstFiguresAfter", "simulatedHours", "nodes"),
+    }
+)
+"""Columns that the page leaves out."""
+_SHOWN_SIZES = ("-500", "-5000")
+"""Clusters that the page shows; the files have the others too."""
 
 
 def write_page(folder: Path) -> None:
@@ -28,31 +50,34 @@ def write_page(folder: Path) -> None:
     parts = [
         "# Benchmarks\n",
         (
-            "Made by `make bench`. Karpenter's columns are Karpenter v1.15.0's own packages on a machine like this one, as published with the benchmark clusters; "
-            "the machines are shared and noisy, so read ratios, not digits. Each row is the best of several runs. `cpuSeconds`, and "
-            "all times of engine and simulator, are CPU seconds; `seconds` of `plan` is wall time, and `timesFaster` there goes by "
-            "CPU seconds. Modules are compiled before `plan` is timed.\n"
+            "Made by `make bench` on noisy machines: read ratios. Karpenter's columns: v1.15.0's own packages. Best of several "
+            "runs; engine and simulator: CPU seconds; `seconds` of `plan`: wall time. The JSON files have more.\n"
         ),
     ]
     for name, document in documents.items():
-        rows: list[dict[str, Any]] = document["rows"]
+        rows: list[dict[str, Any]] = [row for row in document["rows"] if _is_shown(row)]
         parts.append(f"\n## {_TITLES[name]}\n")
-        parts.append(f"Commit {document['commit']}, {document['date']}, Python {document['python']}.\n")
+        parts.append(f"Commit {document['commit']}, {document['date']}.\n")
         if rows:
-            heads = list(dict.fromkeys(key for row in rows for key in row))
+            heads = [key for key in dict.fromkeys(key for row in rows for key in row) if key not in _ONLY_IN_JSON]
             parts.append("| " + " | ".join(heads) + " |")
             parts.append("|" + "---|" * len(heads))
             parts += ["| " + " | ".join(_cell(row.get(key)) for key in heads) + " |" for row in rows]
-    if (folder / "live.md").exists():
+    if (folder.parent / "internals" / "live-runs.md").exists():
         parts.append(
-            "\n## Controller on a real API server\n\n[Figures and how they were taken](live.md). [Side by side with an earlier commit](side-by-side.md).\n"
+            "\n## Controller on a real API server\n\n[Figures and how they were taken](../internals/live-runs.md).\n"
         )
     if (folder / "quality.json").exists():
         document = json.loads((folder / "quality.json").read_text())
         parts.append("\n## Quality of decisions\n")
-        parts.append(f"Commit {document['commit']}, {document['date']}, Python {document['python']}.\n")
+        parts.append(f"Commit {document['commit']}, {document['date']}.\n")
         parts.append("What it means: [better decisions](../better-decisions.md).\n")
         parts += quality_tables(document["rows"])
+        edge = [row for row in document["rows"] if row["kind"] == "frontier"]
+        if edge:
+            (folder / "frontier.svg").write_text(frontier.plot(edge))
+            parts += ["", *frontier.summary(edge)]
+            parts.append("\n![totals against the best tuned Karpenter](frontier.svg)\n")
     if "kernel" in documents:
         (folder / "growth.svg").write_text(_growth(documents["kernel"]["rows"]))
         parts += ["\n## Growth\n", "![seconds of a full pass against nodes, both axes logarithmic](growth.svg)\n"]
@@ -75,7 +100,7 @@ def quality_tables(rows: list[dict[str, Any]]) -> list[str]:
             gaps = [row["gapPercent"] for row in own]
             rate, moved = (sum(row[key] for row in own) for key in ("dollarsPerHour", "podsMoved"))
             parts.append(f"| {policy} | {mean(gaps):.1f} % | {max(gaps):.1f} % | {rate:.2f} | {moved:,} |")
-    courses = [row for row in rows if row["kind"] != "cluster"]
+    courses = [row for row in rows if row["kind"] in ("recording", "scenario")]
     if courses:
         parts.append("\nRecordings and scenarios, means over the seeds; bill and moves in percent of Karpenter's.\n")
         parts.append("| | seeds | policy | bill | | pods moved | | moved more than once |")
@@ -88,6 +113,12 @@ def quality_tables(rows: list[dict[str, Any]]) -> list[str]:
                 f"| {row['podsMoved']:,} | {of_theirs[1]} | {row['podsMovedMoreThanOnce']:,} |"
             )
     return parts
+
+
+def _is_shown(row: dict[str, Any]) -> bool:
+    cluster = row.get("cluster", "")
+    shown = cluster.endswith(_SHOWN_SIZES) and not cluster.startswith("packedsimple")
+    return "nodes" not in row or not cluster or shown
 
 
 def _by_policy(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

@@ -1,7 +1,8 @@
 """How far from the optimum, and how calm: Karpenter, the defaults and what is recommended, side by side.
 
 On clusters with a known optimum (objective: dollars per hour at the end + 0.01 x pods moved; the end is hour six), on
-recordings of a real cluster and on the shipped cost scenarios. `BENCH_SEEDS` sets the number of seeds for all of these,
+recordings of a real cluster and on the shipped cost scenarios; then the frontier against tuned Karpenter
+(`benchmarks.frontier`, whose runs are kept). `BENCH_SEEDS` sets the number of seeds for all of these,
 `BENCH_POLICIES` which policies run, with commas.
 """
 
@@ -13,6 +14,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Final
 
+from benchmarks import frontier
 from benchmarks.page import quality_tables
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.sim.ledger import Result
@@ -143,6 +145,7 @@ def _course(kind: str, name: str, policy: Policy, found: list[Result]) -> dict[s
 
 def run() -> list[dict[str, Any]]:
     """Run every policy on every cluster, recording and scenario, and return a table."""
-    rows = [*clusters(), *courses()]
-    print("\n".join(quality_tables(rows)))
+    edge = frontier.rows()
+    rows = [*clusters(), *courses(), *edge]
+    print("\n".join([*quality_tables(rows), "", *frontier.table(edge), "", *frontier.summary(edge)]))
     return rows

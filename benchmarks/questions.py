@@ -27,11 +27,11 @@ def run() -> list[dict[str, Any]]:
     ]
 
 
-def one(label: str, words: tuple[str, ...], name: str) -> dict[str, Any]:
-    """Run one command in its own process; return wall time and CPU time."""
+def inputs_of(name: str) -> tuple[str, ...]:
+    """Return the options with which a command reads a cluster of the benchmark set."""
     folder = BENCH / name
     about = json.loads((folder / "about.json").read_text())
-    inputs = (
+    return (
         "-f",
         str(folder / "cluster.json.gz"),
         "--catalog",
@@ -39,10 +39,16 @@ def one(label: str, words: tuple[str, ...], name: str) -> dict[str, Any]:
         "--now",
         about["now"],
     )
+
+
+def one(label: str, words: tuple[str, ...], name: str) -> dict[str, Any]:
+    """Run one command in its own process; return wall time and CPU time."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begin = time.perf_counter()
     subprocess.run(
-        [sys.executable, "-m", "dovetail.cli.main", *words, *inputs, "-o", "json"], capture_output=True, check=True
+        [sys.executable, "-m", "dovetail.cli.main", *words, *inputs_of(name), "-o", "json"],
+        capture_output=True,
+        check=True,
     )
     seconds = time.perf_counter() - begin
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -24,32 +24,44 @@ pools:
 workloads:
   - name: web
     count: {services}
-    cpu: [300m, 400m, 500m, 600m]
-    memory: [512Mi, 1Gi, 1536Mi]
-    curve: {{low: 44, high: 50, peak: 14h, noise: 0.02, every: 4m-6m}}
+    {workload}
     pdb: {{maxUnavailable: "10%"}}
   - {{name: node-agent, kind: DaemonSet, cpu: 60m, memory: 96Mi}}
 policies:
   both: {{disruption: {{consolidationGracePeriod: 10m, consolidationSavingsThreshold: 0.01}}}}
 """
+_LIKE = """
+    cpu: [300m, 400m, 500m, 600m]
+    memory: [512Mi, 1Gi, 1536Mi]
+    curve: {low: 44, high: 50, peak: 14h, noise: 0.02, every: 4m-6m}
+""".strip()
+_UNLIKE = """
+    cpu: [100m, 250m, 350m, 500m, 750m, 1100m, 1500m]
+    memory: [256Mi, 512Mi, 900Mi, 1536Mi, 3Gi]
+    curve: {low: 16, high: 24, peak: 10h, noise: 0.1, every: 3m-7m}
+""".strip()
 
 
 def run() -> list[dict[str, Any]]:
-    """Measure a whole day at 500 nodes, and one hour at 250 to 10,000 nodes for the growth."""
+    """Measure a whole day at 500 nodes, one hour at 250 to 10,000 nodes for the growth, unlike pods, `recommended`."""
     sizes = ["250:1", "500:1", "1000:1", "2000:1", "5000:1", "10000:1", "500:24"]
+    sizes += ["400:1", "400:1:recommended", "400:1:unlike", "1600:1:unlike"]
     return [measured("benchmarks.simulator", size, repeat=1) for size in sizes]
 
 
 def one(size: str) -> dict[str, Any]:
-    """Measure one run, given as `NODES:HOURS`."""
+    """Measure one run, given as `NODES:HOURS`; also `:unlike`, pods of mixed sizes with more noise, `:recommended`."""
     from dovetail.sim.run import run_scenario
-    from dovetail.sim.scenarios.scenario import parse_scenario
+    from dovetail.sim.scenarios.scenario import parse_scenario, recommended_policy
 
-    nodes, hours = (int(part) for part in size.split(":"))
-    text = _SCENARIO.format(nodes=nodes, pods=nodes * 16, services=nodes * 16 // 47)
+    parts = size.split(":")
+    nodes, hours, unlike = int(parts[0]), int(parts[1]), "unlike" in parts[2:]
+    services, workload = (nodes // 2, _UNLIKE) if unlike else (nodes * 16 // 47, _LIKE)
+    text = _SCENARIO.format(nodes=nodes, pods=nodes * 16, services=services, workload=workload)
     scenario = parse_scenario(text, "benchmark")
+    policy = recommended_policy() if "recommended" in parts[2:] else scenario.policies[0]
     begin = time.process_time()
-    result = run_scenario(scenario, scenario.policies[0], 0, hours * 3600 * 10**9)
+    result = run_scenario(scenario, policy, 0, hours * 3600 * 10**9)
     seconds = time.process_time() - begin
     return {
         "size": size,
