@@ -1,4 +1,4 @@
-"""Fixtures that every test can use, and how Hypothesis makes its examples.
+"""Fixtures that every test can use, how Hypothesis makes its examples, and what a test run must not inherit.
 
 The same examples each time, without a time limit; the profile `search` tries more.
 """
@@ -17,6 +17,7 @@ from tests.support.fixtures import (
     pytest_itemcollected,
     pytest_terminal_summary,
 )
+from tests.support.process_state import reset_environment, reset_signals
 
 __all__ = [
     "an_ordinary_collector",
@@ -28,6 +29,8 @@ __all__ = [
 ]
 
 
+reset_signals()
+reset_environment()
 settings.register_profile("steady", deadline=None, derandomize=True, database=None)
 settings.register_profile("search", deadline=None, max_examples=2000, database=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))

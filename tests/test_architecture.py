@@ -1,12 +1,12 @@
-"""The shape of the house: sizes, signatures, names, and no wall clock where nothing may read one.
+"""The shape of the house: signatures, names, and no wall clock where nothing may read one.
 
-Which room may import which is in `.importlinter`. The numbers are about what fits in a head; nothing is exempt.
+Which room may import which is in `.importlinter`. How long a module is, and how its sentences begin, is a matter of
+taste: `CONTRIBUTING.md` has advice.
 """
 
 import ast
 import re
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -17,28 +17,10 @@ from tests.paths import ROOT
 
 SRC = ROOT / "src" / "dovetail"
 CORE = ("model", "api", "scheduling", "decide", "lifecycle")
-LINES_MAX = 430
-MODULES_MAX = 16
 PARAMETERS_MAX = 7
 
 RHYMING = {"Actuator"}
 """The live shell and the simulator have one each, and one contract test runs over both."""
-_ALLOWED_VERBS = """
-Add Adopt Advance Allow Answer Append Apply Approve Ask Assign Attach Await Back Begin Build Buy Cache Call Cancel
-Capture Carry Change Check Choose Clear Close Collect Compare Compile Compute Connect Convert Copy Count Crash Create
-Cut Decide Declare Decode Delete Deliver Disable Divide Draw Drop Encode End Enter Evict Exclude Execute Exit Explain
-Feed Fill Filter Find Finish Follow Forget Format Handle Hash Hold Include Initialize Insert Interrupt Iterate Join
-Judge Keep Kill Launch Leave List Load Log Look Loop Make Mark Match Measure Merge Mix Move Nominate Note Open Order
-Override Parse Pass Patch Pause Place Plan Play Prepare Print Process Put Queue Raise Read Record Redirect Refuse
-Register Release Remember Remove Render Renew Replace Replay Report Request Reset Restrict Resume Return Roll Run Save
-Schedule Score Search Send Serve Set Show Simulate Skip Sort Split Start Stop Store Sum Switch Taint Take Terminate
-Test Try Turn Unpack Update Use Validate Wait Warn Watch Weigh Write Yield
-"""
-VERBS = frozenset(_ALLOWED_VERBS.split())
-"""How a docstring of a function may begin; another ordinary verb is welcome."""
-_READERS_STOPPED_AT = "beside ground hear once podmemory say scene shelf somebody tell tie whether whygoing word"
-ODD_NAMES = frozenset(_READERS_STOPPED_AT.split())
-"""Words that nobody would search for; `Decider.scene` is a name of the contract."""
 WALL_CLOCK = ("datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today")
 
 
@@ -53,20 +35,6 @@ def _name(path: Path) -> str:
 @lru_cache
 def _tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
-
-
-def test_modules_fit_in_a_head() -> None:
-    """No module is over the limit."""
-    for path in _modules():
-        lines = len(path.read_text().splitlines())
-        assert lines <= LINES_MAX, f"{_name(path)} has {lines} lines: split it"
-
-
-def test_folders_can_be_seen() -> None:
-    """No folder has more modules than the limit."""
-    counts = Counter(path.parent.relative_to(SRC).as_posix() for path in _modules())
-    for folder, count in counts.items():
-        assert count <= MODULES_MAX, f"{folder} has {count} modules: make a sub-package"
 
 
 @lru_cache
@@ -128,25 +96,6 @@ def test_a_name_means_one_thing() -> None:
         assert len(places) == 1 or name in RHYMING, f"{name} is in {places}"
 
 
-def test_docstrings_begin_with_a_verb() -> None:
-    """A function's docstring begins with the imperative of an ordinary verb (Return, Build, Check, ...)."""
-    for path in _modules():
-        for node in ast.walk(_tree(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                words = (ast.get_docstring(node) or "Return").split()
-                assert words[0].rstrip(":,.") in VERBS, f"{_name(path)}:{node.lineno} begins with {words[0]!r}"
-
-
-def test_names_are_ordinary() -> None:
-    """No function or class has a name from the list of unclear names."""
-    for path in _modules():
-        for node in ast.walk(_tree(path)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                plain = node.name.replace("_", "").lower()
-                known = (_name(path), node.name) == ("decide/decider.py", "scene")
-                assert known or plain not in ODD_NAMES, f"{_name(path)}:{node.lineno} is called {node.name}"
-
-
 @pytest.mark.parametrize("room", CORE)
 def test_the_core_reads_no_clock(room: str) -> None:
     """The core never reads the clock; `now` is a parameter (also checked by ruff, TID251)."""
@@ -198,8 +147,8 @@ def test_designs_are_named(folder: str) -> None:
 
 
 def test_the_picture_has_every_folder() -> None:
-    """`docs/architecture.md` names every package of the program."""
-    page = (ROOT / "docs" / "architecture.md").read_text()
+    """`docs/internals/architecture.md` names every package of the program."""
+    page = (ROOT / "docs" / "internals" / "architecture.md").read_text()
     packages = {path.parent.relative_to(SRC).as_posix() for path in SRC.rglob("__init__.py")} - {"."}
     missing = [name for name in sorted(packages) if not re.search(rf"\b{name.rpartition('/')[2]}\b", page)]
     assert missing == []

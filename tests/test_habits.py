@@ -1,5 +1,6 @@
 """The habits that keep the house in order: hooks before a commit, and unit tests that need little."""
 
+import signal
 import subprocess
 import sys
 
@@ -39,3 +40,27 @@ def test_unit_tests_need_no_cryptography() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_programs_of_a_test_run_hear_ctrl_c() -> None:
+    """A run that its shell started with ignored or blocked signals starts programs that heed them."""
+    inner = (
+        "import signal, sys\n"
+        "heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler\n"
+        "heard &= signal.getsignal(signal.SIGHUP) is signal.SIG_DFL\n"
+        "sys.exit(not heard or bool(signal.pthread_sigmask(signal.SIG_BLOCK, [])))"
+    )
+    code = (
+        "import signal, subprocess, sys\n"
+        "import tests.conftest\n"
+        f"heard = subprocess.run([sys.executable, '-c', {inner!r}]).returncode == 0\n"
+        "sys.exit(not heard or tests.conftest.reset_signals() != [])"
+    )
+
+    def as_in_the_background() -> None:
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, preexec_fn=as_in_the_background, check=False)
+    assert done.returncode == 0

@@ -3,7 +3,9 @@
 import csv
 import json
 import shutil
+import ssl
 import subprocess
+import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -82,7 +84,7 @@ def test_fifty_long_budgets_stay_within_the_cost_of_cel(client: Client) -> None:
 
 
 def test_defaults_of_the_disruption_policy(client: Client) -> None:
-    """A pool without a policy gets the defaults of spec section 1, 15s among them."""
+    """A pool without a policy gets the defaults of docs/rules.md#policy, 15s among them."""
     _, stored = client.create(pool(), dryRun="All")
     assert stored["spec"]["disruption"] == {
         "consolidationPolicy": "WhenEmptyOrUnderutilized",
@@ -103,6 +105,14 @@ def test_a_budget_without_nodes_gets_a_tenth(client: Client) -> None:
     """The nodes of a budget default to 10%."""
     _, stored = client.create(budget(reasons=["Drifted"]), dryRun="All")
     assert stored["spec"]["disruption"]["budgets"] == [{"nodes": "10%", "reasons": ["Drifted"]}]
+
+
+def test_sequential_is_refused_in_the_words_of_the_design(client: Client) -> None:
+    """The message is the one of topology-budgets, Validation."""
+    for written in ({"sequential": True}, {"sequential": True, "topologyKey": ""}):
+        status, message = judge(client, budget(nodes="1", **written))
+        assert status == 422
+        assert "'sequential' requires 'topologyKey'" in message
 
 
 def test_an_integer_for_nodes_is_refused(client: Client) -> None:
@@ -248,6 +258,39 @@ def test_kubectl_reads_the_server_and_applies_what_we_print(api_server: ControlP
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_columns_say_who_manages_a_pool_and_what_happens_to_it(api_server: ControlPlane, client: Client) -> None:
+    """What `kubectl get nodepools` prints has the columns Managed, Rolling and Paused; -o wide how far a roll is."""
+    tree = pool()
+    annotations = {"dovetail.dev/paused": "2031-01-01T00:00:00Z"}
+    tree["metadata"] = {"name": "columns", "labels": {"dovetail.dev/manage": "true"}, "annotations": annotations}
+    client.apply(tree)
+    condition = {
+        "type": "dovetail.dev/RolloutComplete",
+        "status": "False",
+        "reason": "Requested",
+        "message": "1 of 3 nodes replaced (request)",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    path = client.path_of(tree)
+    change = {"status": {"conditions": [condition]}}
+    assert client.request("PATCH", f"{path}/status", change, kind="application/merge-patch+json")[0] == 200
+    request = urllib.request.Request(
+        f"{api_server.base_url}{path}",
+        headers={
+            "Authorization": f"Bearer {api_server.token}",
+            "Accept": "application/json;as=Table;g=meta.k8s.io;v=v1",
+        },
+    )
+    trusted = ssl.create_default_context(cafile=str(api_server.ca_path))
+    with urllib.request.urlopen(request, context=trusted) as answer:
+        table = json.load(answer)
+    names = [column["name"] for column in table["columnDefinitions"]]
+    shown = dict(zip(names, table["rows"][0]["cells"], strict=True))
+    found = [shown[name] for name in ("Managed", "Rolling", "Paused", "Roll")]
+    assert found == ["true", "Requested", "2031-01-01T00:00:00Z", "1 of 3 nodes replaced (request)"]
+    client.delete(tree)
 
 
 def test_the_server_has_no_complaint_about_the_crds(client: Client) -> None:

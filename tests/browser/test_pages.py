@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.cli.main import main
-from tests.browser.chromium import AXE, barriers, find, tab
+from tests.browser.chromium import AXE, TRIED_FONTS, barriers, find, tab
 from tests.support.golden_cases import DATA
 from tests.support.hostile import as_file
 from tests.support.sizes import size
@@ -71,6 +71,22 @@ def test_it_opens_clean_and_fits(pages: dict[str, Path], kind: str, scheme: str,
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("font", TRIED_FONTS)
+def test_it_fits_with_any_font(pages: dict[str, Path], kind: str, font: str) -> None:
+    """A page is not wider than a phone, closed or with everything open, whatever font its reader has."""
+    with tab(390, font=font) as browser:
+        browser.open(pages[kind])
+        page = browser.page
+        assert browser.wide() <= 390
+        page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        if page.locator(".rows .link").count():
+            page.locator(".rows .link").first.click()
+        assert browser.wide() <= 390
+        page.set_viewport_size({"width": 320, "height": 900})
+        browser.wait("document.documentElement.scrollWidth <= 320", 5)  # plots are drawn again after a resize
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_no_heading_is_a_json_key(pages: dict[str, Path], kind: str) -> None:
     """Tables, panels and fields have accessible names, including those that open on a click."""
     with tab() as browser:
@@ -109,6 +125,7 @@ def test_lanes_are_drawn_and_answer(pages: dict[str, Path]) -> None:
             "return seen.size; }"
         )
         assert drawn > 10
+        stages.first.evaluate("stage => stage.scrollIntoView({block: 'start'})")
         box = stages.first.bounding_box()
         page.mouse.move(box["x"] + 20, box["y"] + 22 + 20 + 7)
         assert "per hour" in page.locator(".tip").inner_text()
@@ -232,7 +249,7 @@ def test_the_front_of_a_sweep(pages: dict[str, Path]) -> None:
         assert policies >= 2
         assert page.locator("svg circle.front, svg circle.hollow").count() == policies
         page.locator("svg circle.front").first.hover()
-        assert "pods moved" in page.locator(".tip").inner_text()
+        assert "pod restarts" in page.locator(".tip").inner_text()
         assert page.locator(".lanes-stage").count() in (1, 2)
 
 
@@ -249,7 +266,7 @@ def test_nodes_are_searched_sorted_and_filtered(pages: dict[str, Path]) -> None:
         assert f"1 node of {total}" in page.locator("[role=status]").inner_text()
         page.get_by_role("button", name="clear").click()
         gate = page.get_by_label("Check").locator("option").nth(1)
-        page.get_by_label("Check").select_option(gate.get_attribute("value"))
+        page.get_by_label("Check", exact=True).select_option(gate.get_attribute("value"))
         narrowed = int(page.locator(".node-table").get_attribute("aria-rowcount")) - 1
         assert gate.inner_text().endswith(f"({narrowed})")
         page.get_by_role("button", name="clear").click()

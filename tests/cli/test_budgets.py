@@ -56,7 +56,7 @@ def test_json_has_every_reason_now_and_later(file: str, capsys: pytest.CaptureFi
     ("extra", "says"),
     [
         (["--days", "0"], "from 1 to"),
-        (["--tz", "Mars/Olympus"], "no time zone"),
+        (["--tz", "Mars/Olympus"], "not a time zone"),
         (["--now", "tea"], "time with its zone"),
     ],
 )

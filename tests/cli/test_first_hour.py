@@ -23,7 +23,11 @@ from tests.support.design_world import Town, kind
 @pytest.mark.parametrize(
     ("amount", "shown"),
     [
-        ("9.586156", "$9.5862"),
+        ("9.586156", "$9.59"),
+        ("20.0215", "$20.02"),
+        ("132.4764", "$132.5"),
+        ("100", "$100"),
+        ("1234.56", "$1,235"),
         ("0.152026", "$0.152"),
         ("0.1", "$0.10"),
         ("0.00005", "$0.00005"),
@@ -32,8 +36,8 @@ from tests.support.design_world import Town, kind
         ("-0.25", "-$0.25"),
     ],
 )
-def test_money_in_sentences_has_four_places_at_most(amount: str, shown: str) -> None:
-    """Amounts are rounded for people, but a very small amount keeps two digits."""
+def test_money_in_sentences_has_four_digits_at_most(amount: str, shown: str) -> None:
+    """Amounts are rounded to four significant digits for people, and a very small amount keeps two."""
     assert dollars(parse_money(Decimal(amount))) == shown
 
 
@@ -116,5 +120,5 @@ def test_the_expired_gate_reads_as_a_question(tmp_path: Path, capsys: pytest.Cap
 
 def test_arguments_are_a_namespace() -> None:
     """`again` accepts the parser's namespace."""
-    args = argparse.Namespace(scenario="issue-7146", policy=[], until=None, trace=None, seed=0)
+    args = argparse.Namespace(scenario="issue-7146", policy=[], until=None, trace=None, seed=0, catalog=None)
     assert again(args) == "dovetail simulate issue-7146 --seed 0"

@@ -45,7 +45,7 @@ def test_everything_together(tmp_path: Path) -> None:
     settings.write_text("candidateOrder: disruption-cost\n")
     inputs = load_question(
         parsed(
-            *("-f", captured(tmp_path, NODE), "--profile", "karpenter-1.15"),
+            *("-f", captured(tmp_path, NODE), "--partial", "--profile", "karpenter-1.15"),
             *("--settings", str(settings), "--now", "2026-03-14T16:30:00+01:00"),
         )
     )

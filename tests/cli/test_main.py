@@ -1,3 +1,4 @@
+import gc
 import os
 import subprocess
 import sys
@@ -11,8 +12,9 @@ import pytest
 from dovetail import __version__
 from dovetail.api.findings import InputError
 from dovetail.cli import main as command_line
-from dovetail.cli.main import COMMANDS, CommandEntry, main
+from dovetail.cli.main import COMMANDS, GROUPS, CommandEntry, main
 from tests.paths import ROOT
+from tests.support.golden_cases import DATA
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,6 +31,26 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == bare
     assert "examples:" in bare
     assert "validate" in bare
+
+
+def test_help_begins_with_the_first_hour(capsys: pytest.CaptureFixture[str]) -> None:
+    """The overview is one screen, the first hour first; `help all` lists every command, `help X` explains one."""
+    main([])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 50
+    titles = [line for line in lines if line.endswith((":", "?")) or line.startswith("run:")]
+    assert [title.split(":")[0] for title in titles][:4] == ["the first hour", "look", "try", "run"]
+    first = lines[lines.index("the first hour:") + 1 :][:5]
+    assert [line.split()[0] for line in first] == ["demo", "doctor", "plan", "explain", "whatif"]
+    listed = {line.split()[0] for line in lines if line.startswith("  ")}
+    assert not listed & {"place", "crds", "catalog", "replay"}
+    assert main(["help", "all"]) == 0
+    every = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")}
+    assert {entry.name for entry in COMMANDS} <= every
+    assert {entry.group for entry in COMMANDS} <= GROUPS.keys()
+    assert main(["help", "crds"]) == 0
+    assert "usage: dovetail crds" in capsys.readouterr().out
+    assert main(["help", "frobnicate"]) == 2
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
@@ -170,3 +192,17 @@ def test_the_crds_are_printed(capsys: pytest.CaptureFixture[str], tmp_path: Path
     assert main(["crds"]) == 0
     names = [crd["metadata"]["name"] for crd in yaml.safe_load_all(capsys.readouterr().out)]
     assert names == ["nodepools.karpenter.sh", "nodeclaims.karpenter.sh"]
+
+
+def test_a_command_in_a_process_that_goes_on_leaves_nothing_frozen(capsys: pytest.CaptureFixture[str]) -> None:
+    """What a command loaded can be freed afterwards; what the caller froze stays frozen."""
+    case = DATA / "045"
+    asked = ["plan", "-f", str(case / "cluster.json.gz"), "--catalog", str(case / "catalog.json.gz")]
+    gc.unfreeze()
+    assert main(asked) == 0
+    assert gc.get_freeze_count() == 0
+    gc.freeze()
+    own = gc.get_freeze_count()
+    assert main(asked) == 0
+    assert gc.get_freeze_count() >= own
+    gc.unfreeze()

@@ -1,4 +1,4 @@
-"""The Balanced policy: totals of a pool, shares of a move, and scores (spec section 8, gate 6)."""
+"""The Balanced policy: totals of a pool, shares of a move, and scores (docs/rules.md#price, gate 6)."""
 
 from dataclasses import replace
 from fractions import Fraction

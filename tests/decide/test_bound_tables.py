@@ -1,6 +1,5 @@
 """Bounds on new nodes and certain refusals on small hand-made snapshots, with exact numbers at the edges."""
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -10,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.decide.refusals import unready as unready_module
+from dovetail.decide.refusals import starting as starting_module
 from dovetail.decide.refusals.bounds import Bounds
-from dovetail.decide.refusals.planned_room import PlannedRoom
-from dovetail.decide.refusals.unready import Unready
+from dovetail.decide.refusals.needs import NeedRows
+from dovetail.decide.refusals.room import PlannedRoom
+from dovetail.decide.refusals.starting import Starting
 from dovetail.scheduling.pods.classes import SpecInfo
-from dovetail.scheduling.pods.movers import Demand
+from tests.support.nodes import facts_of
 
 Need = dict[int, int]
 
@@ -36,14 +36,13 @@ C: Any = _Info(id=3, bit=8, need=((1, 5),), claims=())
 class _Echo:
     """Replace the launch prices and return the need that was asked about."""
 
-    def least_for(self, need: Need) -> tuple[int, Any]:
-        return 7, dict(need)
+    def least_for(self, need: bytes) -> tuple[int, Any]:
+        amounts = np.frombuffer(need, dtype=np.int64).tolist()
+        return 7, {column: amount for column, amount in enumerate(amounts) if amount}
 
-    def count_for(self, need: Need) -> int:
-        return need.get(0, 0) // 4
-
-    def share_for(self, need: Need) -> Any:
-        return {"share": dict(need)}
+    def least_of_several(self, need: bytes) -> tuple[int, Any]:
+        amounts = self.least_for(need)[1]
+        return max(1, amounts.get(0, 0) // 4), {"share": amounts}
 
 
 SPECS = (A, B, C)
@@ -57,17 +56,13 @@ def _movers(started: dict[Any, int], bound: dict[Any, int]) -> Any:
     return SimpleNamespace(
         specs=specs,
         started=first,
-        kinds=sum(info.bit for info, _ in first),
-        most=max((count for _, count in first), default=0),
-        demand=Demand.of(specs),
-        started_demand=Demand.of(first),
     )
 
 
-def _planned(snapshot: Any, left: dict[int, tuple[int, int]], unsettled: Sequence[Any] = ()) -> PlannedRoom | None:
-    """Return the room that plans leave on some nodes; None means that there are no plans."""
+def _planned(snapshot: Any, left: dict[int, tuple[int, int]], unsettled: Sequence[Any] = ()) -> PlannedRoom:
+    """Return the room that plans leave on some nodes."""
     if not left:
-        return None
+        return PlannedRoom(snapshot)
 
     def room(frame: Any) -> Any:
         found = frame.room.copy()
@@ -92,7 +87,12 @@ class Scene:
     counted: bool = False
     planned: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-    def bounds(self) -> Bounds:
+    def alone(self, **options: Any) -> list[Any]:
+        """Return the bounds for the first node."""
+        (found,) = self.bounds(**options).alone([facts_of(name="n0")])
+        return list(found)
+
+    def bounds(self, **options: Any) -> Bounds:
         room = np.array(self.rooms, dtype=np.int64)
         is_open = np.array([at not in (*self.shut, *self.leaving) for at in range(len(self.rooms))])
         movers = [_movers(self.started.get(at, {}), self.bound.get(at, {})) for at in range(len(self.rooms))]
@@ -101,38 +101,10 @@ class Scene:
             movers=lambda at: movers[at],
             leaving=[(at, ()) for at in self.leaving],
             settings=SimpleNamespace(rules=SimpleNamespace(others_pods_count=self.counted)),
-            states=[SimpleNamespace(name=f"n{at}") for at in range(len(self.rooms))],
+            index={f"n{at}": at for at in range(len(self.rooms))},
         )
         launches: Any = _Echo()
-        return Bounds(snapshot, self.closed, launches, _planned(snapshot, self.planned))
-
-
-@pytest.mark.parametrize(
-    ("scene", "room"),
-    [
-        pytest.param(Scene(rooms=[(9, 9), (13, 9)], started={}), (("n0", 2), ("n1", 3)), id="several, by how many fit"),
-        pytest.param(Scene(rooms=[(9, 9), (99, 2)], started={}), (("n0", 2), ("n1", 2)), id="the scarcer resource"),
-        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}, closed=(1,)), (("n0", 2),), id="closed to moved pods"),
-        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}, closed=(0,)), (("n1", 2),), id="the first is closed"),
-        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}, closed=(0, 1)), (), id="all are closed"),
-        pytest.param(Scene(rooms=[(9, 9), (9, 9)], started={}, shut=(1,)), (("n0", 2),), id="one takes no pods"),
-        pytest.param(Scene(rooms=[(9, 9), (9, -1)], started={}), (("n0", 2),), id="one is overcommitted"),
-        pytest.param(Scene(rooms=[(4, 1), (3, 9), (9, 0)], started={}), (("n0", 1),), id="room for exactly one pod"),
-        pytest.param(Scene(rooms=[(3, 9), (9, 0)], started={}), (), id="none has both amounts"),
-        pytest.param(
-            Scene(rooms=[(9, 9), (9, 9)], started={}, planned={0: (4, 1), 1: (3, 9)}), (("n0", 1),), id="planned"
-        ),
-        pytest.param(Scene(rooms=[(9, 9)], started={}, planned={0: (-1, 9)}), (), id="planned beyond its room"),
-    ],
-)
-def test_the_nodes_with_room(scene: Scene, room: tuple[tuple[str, int], ...]) -> None:
-    """The result lists each node that can take a pod, with the number of pods that it can take."""
-    shelter = scene.bounds().for_moved
-    assert shelter.count(A) == shelter.fit[A.id] == sum(each for _, each in room)
-    assert shelter.answers[A] == room
-    assert shelter.counted == {int(name[1:]) for name, _ in room}
-    movers = _movers({1: 1, 2: 1}, {})
-    assert bool(shelter.homeless(movers) & A.bit) == (not room)
+        return Bounds(snapshot, self.closed, launches, _planned(snapshot, self.planned), NeedRows(2), **options)
 
 
 TIGHT = [(0, 0), (4, 4), (0, 0)]
@@ -141,12 +113,12 @@ ONE_NODE = [
     pytest.param(Scene(rooms=[(1, 1), (8, 2)], started={0: {1: 2}}), [], id="all fit exactly"),
     pytest.param(
         Scene(rooms=[(1, 1), (10, 9)], started={0: {1: 3}}),
-        [({0: 2}, False), ({0: 4, 1: 1}, False)],
+        [{0: 2}, {0: 4, 1: 1}],
         id="two of three fit",
     ),
     pytest.param(
         Scene(rooms=[(5, 5), (5, 5)], started={0: {1: 2}}),
-        [({0: 3}, False), ({0: 4, 1: 1}, False)],
+        [{0: 3}, {0: 4, 1: 1}],
         id="its own room is no room",
     ),
     pytest.param(
@@ -156,81 +128,78 @@ ONE_NODE = [
     ),
     pytest.param(
         Scene(rooms=[(1, 1), (4, 9), (6, 9)], started={0: {1: 2, 2: 2}}),
-        [({0: 2}, False)],
+        [{0: 2}],
         id="each kind fits by itself, together they are short by two",
     ),
-    pytest.param(Scene(rooms=[(1, 1)] + [(4, 1)] * 16, started={0: {1: 17}}), [({0: 4, 1: 1}, False)], id="16 of 17"),
-    pytest.param(
-        Scene(rooms=[(1, 1)] + [(4, 1)] * 17, started={0: {1: 18}}), [({0: 4, 1: 1}, False)], id="too many to count"
-    ),
+    pytest.param(Scene(rooms=[(1, 1)] + [(4, 1)] * 16, started={0: {1: 17}}), [{0: 4, 1: 1}], id="16 of 17"),
+    pytest.param(Scene(rooms=[(1, 1)] + [(4, 1)] * 17, started={0: {1: 18}}), [{0: 4, 1: 1}], id="too many to count"),
     pytest.param(
         Scene(rooms=[(1, 1), (8, 2)], started={0: {1: 2}}, planned={1: (4, 1)}),
-        [({0: 4, 1: 1}, False)],
+        [{0: 4, 1: 1}],
         id="room for one is planned for another pod",
     ),
     pytest.param(
         Scene(rooms=[(1, 1), (4, 9), (6, 9)], started={0: {1: 2, 2: 2}}, planned={0: (0, 0), 2: (4, 9)}),
-        [({0: 4}, False)],
+        [{0: 4}],
         id="planned room is missing in the sums too",
     ),
     pytest.param(
-        Scene(rooms=[(9, 9), (1, 1)], started={0: {1: 2}}), [({0: 8, 1: 2}, True)], id="they fit on their own node only"
+        Scene(rooms=[(9, 9), (1, 1)], started={0: {1: 2}}), [{0: 8, 1: 2}], id="they fit on their own node only"
     ),
-    pytest.param(Scene(rooms=[(1, 1), (1, 1)], started={0: {1: 2}}), [({0: 8, 1: 2}, True)], id="they fit nowhere"),
+    pytest.param(Scene(rooms=[(1, 1), (1, 1)], started={0: {1: 2}}), [{0: 8, 1: 2}], id="they fit nowhere"),
     pytest.param(
-        Scene(rooms=[(1, 1), (9, 9), (9, 9)], started={0: {1: 1}}, closed=(1, 2)), [({0: 4, 1: 1}, True)], id="closed"
+        Scene(rooms=[(1, 1), (9, 9), (9, 9)], started={0: {1: 1}}, closed=(1, 2)), [{0: 4, 1: 1}], id="closed"
     ),
     pytest.param(
         Scene(rooms=[(0, 0), (2, 3)], started={0: {1: 1, 2: 2}}),
-        [({0: 4, 1: 1}, True), ({0: 6, 1: 2}, False), ({0: 6, 1: 3}, False)],
+        [{0: 4, 1: 1}, {0: 6, 1: 2}, {0: 6, 1: 3}],
         id="one fits nowhere, of the others one has room",
     ),
     pytest.param(
         Scene(rooms=[(0, 0), (6, 6)], started={0: {1: 1}}, bound={0: {2: 3}}, closed=(1,)),
-        [({0: 4, 1: 1}, True)],
+        [{0: 4, 1: 1}],
         id="pods that have not started use closed nodes",
     ),
     pytest.param(
         Scene(rooms=[(0, 0), (6, 6)], started={0: {1: 1}}, bound={0: {2: 4}}, closed=(1,)),
-        [({0: 4, 1: 1}, True), ({0: 6, 1: 3}, False)],
+        [{0: 4, 1: 1}, {0: 6, 1: 3}],
         id="and are too many for them",
     ),
     pytest.param(Scene(rooms=TIGHT, started={0: {1: 1}, 2: {1: 1}}, leaving=(2,)), [], id="leaving pods don't count"),
     pytest.param(
         Scene(rooms=TIGHT, started={0: {1: 1}, 2: {1: 1}}, leaving=(2,), counted=True),
-        [({0: 4}, False)],
+        [{0: 4}],
         id="leaving pods take the room",
     ),
     pytest.param(
         Scene(rooms=TIGHT, started={0: {1: 1}, 2: {3: 1}}, leaving=(2,), counted=True),
-        [({1: 5}, True)],
+        [{1: 5}],
         id="a leaving pod fits nowhere",
     ),
     pytest.param(
         Scene(rooms=TIGHT, started={0: {1: 1}, 2: {3: 2, 1: 1}}, leaving=(2,), counted=True),
-        [({1: 10}, True), ({1: 10, 0: 4}, False)],
+        [{1: 10}, {1: 10, 0: 4}],
         id="two leaving pods fit nowhere, one takes the room",
     ),
     pytest.param(
         Scene(rooms=[(4, 4), (0, 0), (0, 0)], started={0: {2: 1}, 2: {1: 1}}, leaving=(2,), counted=True),
-        [({0: 6, 1: 3}, True)],
+        [{0: 6, 1: 3}],
         id="a leaving pod fits on the node asked about only",
     ),
 ]
 
 
 @pytest.mark.parametrize(("scene", "found"), ONE_NODE)
-def test_one_node(scene: Scene, found: list[tuple[Need, bool]]) -> None:
+def test_one_node(scene: Scene, found: list[Need]) -> None:
     """The bounds on launches for node 0 grow step by step; the first one counts pods that fit nowhere."""
-    expected: list[Any] = [(7, need, alone) for need, alone in found]
-    assert list(scene.bounds().replacement_at_least(0)) == expected
+    assert scene.alone() == [(7, need) for need in found]
 
 
 @pytest.mark.parametrize(("scene", "found"), ONE_NODE)
-def test_several_machines_for_one_node(scene: Scene, found: list[tuple[Need, bool]]) -> None:
+def test_several_machines_for_one_node(scene: Scene, found: list[Need]) -> None:
     """The bound counts machines of the largest type, at least one, at the cheapest share."""
-    expected: list[Any] = [(max(1, need.get(0, 0) // 4), {"share": need}, alone) for need, alone in found]
-    assert list(scene.bounds().replacement_at_least(0, several=True)) == expected
+    expected: list[Any] = [(max(1, need.get(0, 0) // 4), {"share": need}) for need in found]
+    assert scene.alone(several=True) == expected
 
 
 @pytest.mark.parametrize(
@@ -261,70 +230,18 @@ def test_several_machines_for_one_node(scene: Scene, found: list[tuple[Need, boo
 )
 def test_several_nodes(scene: Scene, nodes: tuple[int, ...], need: Need) -> None:
     """The bound covers nodes that go together; an empty answer means that no launch is certain."""
-    assert scene.bounds().replacements_at_least(nodes) == ((7, need) if need else (0, None))
-
-
-def test_answers_do_not_depend_on_what_was_asked_before() -> None:
-    """Cached sums of common prefixes give the same answers as a fresh start, in any order."""
-    scene = Scene(
-        rooms=[(1, 1), (2, 2), (3, 3), (5, 5)],
-        started={0: {1: 1}, 1: {2: 2}, 2: {3: 1}, 3: {1: 1, 2: 1}},
-        bound={1: {1: 1}},
-    )
-    bounds = scene.bounds()
-    asked = [(0,), (0, 1), (0, 1, 2), (0, 1), (0,), (1, 0), (0, 2), (0, 2, 3), (2,), (0, 1, 2, 3), (0, 1, 3)]
-    for nodes in asked:
-        assert bounds.replacements_at_least(nodes) == scene.bounds().replacements_at_least(nodes), nodes
-
-
-def test_sums_of_a_prefix_are_kept() -> None:
-    """Each node's pods are summed once while every query starts with the longest earlier query."""
-    scene = Scene(rooms=[(1, 1), (2, 2), (9, 9)], started={0: {1: 1}, 1: {2: 2}, 2: {3: 1}})
-    bounds = scene.bounds()
-    snapshot: Any = bounds._snapshot
-    movers, read = snapshot.movers, []
-
-    def movers_of(at: int) -> Any:
-        read.append(at)
-        return movers(at)
-
-    snapshot.movers = movers_of
-    for nodes in [(0,), (0, 1), (0, 1, 2), (0,), (0, 1), (0, 1, 2)]:
-        bounds.replacements_at_least(nodes)
-    assert read == [0, 1, 2]
-
-
-def test_equal_answers_about_room_give_equal_bounds() -> None:
-    """Bounds for a node depend on nothing but its pods and what the room's answers contain."""
-    seen: dict[Any, Any] = {}
-    dice, again = random.Random(1), 0
-    for _ in range(3000):
-        started = dice.choice([{1: 1}, {1: 2}, {1: 1, 2: 2}, {2: 3}, {1: 1, 3: 1}])
-        rooms = [(dice.randint(0, 9), dice.randint(0, 6)) for _ in range(3)]
-        bounds = Scene(rooms=rooms, started={0: started}, closed=dice.choice([(), (1,)])).bounds()
-        found = list(bounds.replacement_at_least(0))
-        key = (tuple(started.items()), frozenset(bounds.for_moved.answers.items()))
-        again += key in seen
-        assert seen.setdefault(key, found) == found
-    assert again > 300
-
-
-@pytest.mark.parametrize(("leaving", "counted", "found"), [((), True, False), ((1,), False, False), ((1,), True, True)])
-def test_whether_leaving_pods_count(leaving: tuple[int, ...], counted: bool, found: bool) -> None:
-    """Pods of leaving nodes count only if a node is leaving and the profile counts them."""
-    assert Scene(rooms=[(1, 1), (1, 1)], started={}, leaving=leaving, counted=counted).bounds().counts_leaving == found
+    chosen = [facts_of(name=f"n{at}") for at in nodes]
+    assert scene.bounds().together(chosen) == ((7, need) if need else (0, None))
 
 
 def test_sums_beyond_64_bits() -> None:
     """Amounts whose sum needs more than 64 bits are added exactly."""
     huge = 2**62
-    info: Any = _Info(id=9, bit=512, need=((0, 1),), claims=())
-    scene = Scene(rooms=[(0, 0), (huge, 0), (huge, 0), (huge, 0)], started={0: {1: 1}})
-    bounds = scene.bounds()
-    assert bounds.for_moved.count(info) == 3 * huge
-    room, fits = bounds._for_all.usable(Demand.of(((info, 1),)))
-    assert room == [3 * huge, 0]
+    scene = Scene(rooms=[(0, 0), (huge, 9), (huge, 9), (huge, 9)], started={0: {1: 1}})
+    room, fits = scene.bounds()._for_all.usable((1, 0))
+    assert room == [3 * huge, 27]
     assert fits.tolist() == [False, True, True, True]
+    assert scene.alone() == []
 
 
 # ------------------------------------------------------------ nodes that are not ready
@@ -371,9 +288,9 @@ class Start:
     unsettled: Sequence[Any] = ()
 
     def found(self, *nodes: int) -> Any:
-        return self.unready().destination(nodes or (0,))
+        return self.starting().destination(nodes or (0,))
 
-    def unready(self) -> Unready:
+    def starting(self) -> Starting:
         room = np.array(self.rooms, dtype=np.int64)
 
         def first(cls: Any) -> Any:
@@ -396,7 +313,7 @@ class Start:
             settings=SimpleNamespace(rules=SimpleNamespace(others_pods_count=self.counted)),
         )
         planned = _planned(snapshot, self.planned, self.unsettled)
-        return Unready(snapshot, self.closed, planned)
+        return Starting(snapshot, self.closed, planned)
 
 
 def _pods(info: Any, *places: int, **options: Any) -> list[Any]:
@@ -532,7 +449,7 @@ def test_pods_of_leaving_nodes_may_fill_a_starting_node(counted: bool, place: in
 @pytest.mark.parametrize(("limit", "found"), [(1, None), (2, ("pod-7", "n3"))])
 def test_nothing_is_certain_with_many_ready_nodes(limit: int, found: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """If more ready nodes than the limit could take a pod, only the simulation decides."""
-    monkeypatch.setattr(unready_module, "_READY_MAX", limit)
+    monkeypatch.setattr(starting_module, "_READY_MAX", limit)
     start = Start(rooms=[FULL, (4, 1), (4, 1), LATE], ready=3, pods=_pods(A, 5, 6, 7))
     assert start.found() == found
 
@@ -545,25 +462,3 @@ def test_nodes_that_go_too_take_nothing() -> None:
     assert start.found(0, 1, 2) == ("pod-5", "n3")
     assert start.found(0, 1, 2, 3) is None
     assert start.found(1) is None
-
-
-def test_equal_answers_about_starting_nodes_give_equal_results() -> None:
-    """Where a node's pods would go depends on nothing but these pods and what the answers contain."""
-    seen: dict[Any, Any] = {}
-    dice, again = random.Random(2), 0
-    for _ in range(3000):
-        pods = dice.choice([(A,), (A, A), (A, B), (B, B, B)])
-        start = Start(
-            rooms=[FULL, *((dice.randint(0, 9), dice.randint(0, 4)) for _ in range(3))],
-            ready=dice.choice([2, 3]),
-            pods=[_entry(info, place=5 + at) for at, info in enumerate(pods)],
-            waiting=[_entry(B, place=dice.choice([1, 9])) for _ in range(dice.randint(0, 2))],
-            closed=dice.choice([(), (1,)]),
-        )
-        unready = start.unready()
-        found = unready.destination((0,))
-        key = (pods, frozenset(unready.answers.items()))
-        again += key in seen
-        assert seen.setdefault(key, found) == found
-        assert all(unready.answer(*subject) == answer for subject, answer in unready.answers.items())
-    assert again > 300

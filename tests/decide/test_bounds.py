@@ -8,11 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.methods import moves, single_node
+from dovetail.decide.refusal import Refusal
+from dovetail.decide.scene import Scene
+from dovetail.decide.work import Work
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
@@ -23,13 +24,13 @@ from tests.support.golden_decisions import question_of
 from tests.support.towns import KINDS
 
 
-def _scenes(case: GoldenCase) -> Iterator[RoundContext]:
+def _scenes(case: GoldenCase) -> Iterator[Scene]:
     plain = replace(DOVETAIL, nominated_nodes=case.settings.nominated_nodes)
     for settings in (case.settings, plain):
-        yield RoundContext(question_of(case, settings))
+        yield Scene.of(question_of(case, settings))
 
 
-def _questions(context: RoundContext) -> Iterator[Sequence[NodeFacts]]:
+def _questions(context: Scene) -> Iterator[Sequence[NodeFacts]]:
     """Yield each candidate alone, and batches of them."""
     found = single_node.candidates(context)
     for facts in found:
@@ -38,13 +39,14 @@ def _questions(context: RoundContext) -> Iterator[Sequence[NodeFacts]]:
         yield found[:size]
 
 
-def _refused_for_certain(context: RoundContext) -> Counter[tuple[Gate, bool]]:
+def _refused_for_certain(scene: Scene) -> Counter[tuple[Gate, bool]]:
     """Run every query with and without a simulation, and count the refusals by bounds for each gate."""
     counts: Counter[tuple[Gate, bool]] = Counter()
-    for nodes in _questions(context):
-        quick = moves.cost_move(context, nodes)
+    work = Work(scene)
+    for nodes in _questions(scene):
+        quick = moves.cost_move(work, nodes)
         if isinstance(quick, Refusal) and not quick.simulated:
-            in_full = moves.cost_move(context, nodes, in_full=True)
+            in_full = moves.cost_move(work, nodes, in_full=True)
             assert isinstance(in_full, Refusal), [facts.name for facts in nodes]
             counts[quick.gate, len(nodes) > 1] += 1
     return counts
@@ -96,7 +98,7 @@ def test_what_is_certain_is_so_in_crowded_clusters_in_motion(profile: str) -> No
     counts: Counter[tuple[Gate, bool]] = Counter()
     for seed in range(400):
         town = _crowded(random.Random(seed), profile)
-        counts += _refused_for_certain(RoundContext(town.question()))
+        counts += _refused_for_certain(Scene.of(town.question()))
     wanted = {
         (Gate.UNINITIALIZED_DESTINATION, False),
         (Gate.UNINITIALIZED_DESTINATION, True),
@@ -122,8 +124,8 @@ def test_harmless_pods_may_fill_a_node_on_its_way(first: str) -> None:
         town.node("goes", "s")
         town.pod("larger", "goes", cpu="1900m")
         town.leaving["goes"] = LeavingNode(node="goes", method=Method.SINGLE_NODE, since=town.now)
-    context = RoundContext(town.question())
-    found = context.unready.destination((context.index_of(context.by_name["asked"]),))
+    context = Scene.of(town.question())
+    found = context.starting.destination((context.index_of(context.by_name["asked"]),))
     assert (found is not None) == (first == "neither")
 
 
@@ -136,10 +138,11 @@ def test_bounds_do_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a simulation was asked for")
 
     refused = 0
-    monkeypatch.setattr(RoundContext, "simulate", no_simulation)
+    monkeypatch.setattr(Work, "simulate", no_simulation)
+    work = Work(context)
     for facts in single_node.candidates(context):
         try:
-            outcome = moves.cost_move(context, (facts,))
+            outcome = moves.cost_move(work, (facts,))
         except AssertionError:
             continue
         refused += isinstance(outcome, Refusal)
@@ -160,8 +163,9 @@ def test_pods_of_leaving_nodes_count_in_karpenter_alone(settings: Settings, refu
     town.node("goes", "s")
     town.pod("large", "goes", cpu="1900m")
     town.leaving["goes"] = LeavingNode(node="goes", method=Method.SINGLE_NODE, since=town.now)
-    context = RoundContext(town.question())
-    outcome = moves.cost_move(context, (context.by_name["asked"],))
+    context = Scene.of(town.question())
+    work = Work(context)
+    outcome = moves.cost_move(work, (context.by_name["asked"],))
     assert isinstance(outcome, Refusal) == refused
-    in_full = moves.cost_move(context, (context.by_name["asked"],), in_full=True)
+    in_full = moves.cost_move(work, (context.by_name["asked"],), in_full=True)
     assert isinstance(in_full, Refusal) == refused

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dovetail.api.pool_marks import Departure, History
+from dovetail.api.rolling import NO_DOMAIN
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.facts.roster import Members
 from dovetail.decide.gates.budgets import (
     Allowance,
     BudgetLedger,
@@ -19,10 +19,13 @@ from dovetail.decide.gates.budgets import (
     names_reason,
     rate_allowance,
 )
+from dovetail.decide.gates.gate_results import GateContext
+from dovetail.decide.gates.table import GateTable
 from dovetail.decide.in_flight import InFlight, LeavingNode
 from dovetail.decide.outcome import UNLIMITED
 from dovetail.model import names
 from dovetail.model.command import Method
+from dovetail.model.objects import Condition, NodeClaim, NodeClaimStatus
 from dovetail.model.policies.controls import RepairRule
 from dovetail.model.policies.policy import Budget, DisruptionPolicy, Reason
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
@@ -170,7 +173,14 @@ def _ledger(
 ) -> BudgetLedger:
     policies = more.pop("policies", {"default": DisruptionPolicy(budgets=budgets, **more.pop("policy", {}))})
     in_flight = InFlight(leaving=tuple(leaving))
-    return BudgetLedger(Members().by_pool(nodes), policies, settings, NOW, in_flight, **more)
+    return BudgetLedger(
+        GateTable().renewed(nodes, GateContext(settings=settings, now=NOW)).members(),
+        policies,
+        settings,
+        NOW,
+        in_flight,
+        **more,
+    )
 
 
 def _leaving(node: str, method: Method = Method.DRIFTED, command: str = "x") -> LeavingNode:
@@ -288,8 +298,10 @@ EACH = _budget(1, topology_key=names.ZONE)
 TURN = replace(EACH, sequential=True)
 
 
-def _taken(ledger: BudgetLedger, candidates: Sequence[NodeFacts]) -> tuple[str, dict[str, tuple[str, bool, bool]]]:
-    kept, held = ledger.take_by_domain("default", candidates)
+def _taken(
+    ledger: BudgetLedger, candidates: Sequence[NodeFacts], active: str | None = None
+) -> tuple[str, dict[str, tuple[str, bool, bool]]]:
+    kept, held = ledger.take_by_domain("default", candidates, active)
     told = {name: (entry.domain, entry.active, entry.in_line) for name, entry in held.items()}
     return " ".join(facts.name for facts in kept), told
 
@@ -315,8 +327,8 @@ def test_one_of_each_domain() -> None:
     ledger = _ledger([*nodes, *busy], EACH)
     kept, held = _taken(ledger, nodes)
     assert kept == "a1 b1 n1"
-    assert held == {"a2": ("a", True, True), "n2": ("", True, True), "c1": ("c", True, False)}
-    _, entries = ledger.take_by_domain("default", nodes)
+    assert held == {"a2": ("a", True, True), "n2": (NO_DOMAIN, True, True), "c1": ("c", True, False)}
+    _, entries = ledger.take_by_domain("default", nodes, None)
     told = entries["c1"]
     assert (told.nodes, told.in_flight, told.left, told.budget, told.active_domain) == (2, 1, 0, EACH, None)
     assert entries["a2"].left == 1
@@ -334,48 +346,47 @@ def test_a_candidate_that_budgets_do_not_count() -> None:
 
 
 def test_one_domain_after_the_other() -> None:
-    """Only the domain with the oldest drift is active; flat and topology budgets both apply."""
+    """Nodes go in the active domain only, within every topology budget; without one none is held by its domain."""
     nodes = [_in("b", "b1"), _in("a", "a1"), _in("b", "b2")]
     ledger = _ledger(nodes, TURN)
-    assert _taken(ledger, nodes) == ("b1", {"a1": ("a", False, False), "b2": ("b", True, True)})
+    assert _taken(ledger, nodes, "b") == ("b1", {"a1": ("a", False, False), "b2": ("b", True, True)})
     both = _ledger(nodes, replace(TURN, amount=5), EACH)
-    assert _taken(both, nodes) == ("b1", {"a1": ("a", False, False), "b2": ("b", True, True)})
-    _, held = ledger.take_by_domain("default", nodes)
+    assert _taken(both, nodes, "b") == ("b1", {"a1": ("a", False, False), "b2": ("b", True, True)})
+    _, held = ledger.take_by_domain("default", nodes, "b")
     assert held["a1"].active_domain == "b"
+    assert _taken(ledger, nodes)[0] == "b1 a1"
     assert _taken(ledger, []) == ("", {})
 
 
 @pytest.mark.parametrize(
-    ("marked", "leaving", "active"),
+    ("marked", "leaving", "drift", "other"),
     [
-        ({"a1": 5}, [_leaving("a1")], "a"),
-        ({"a1": 5, "c1": 9}, [_leaving("a1"), _leaving("c1", Method.EMPTY)], "a"),
-        ({"a1": 5, "c1": 9}, [_leaving("a1"), _leaving("c1")], "c"),
-        ({"a1": 5, "c1": 5}, [_leaving("a1"), _leaving("c1")], "a"),
-        ({"a1": 5, "c1": None}, [], "a"),
-        ({"a1": 5, "c1": 6, "c2": 4}, [_leaving("a1", Method.EMPTY), _leaving("c2", Method.EMPTY)], "c"),
-        ({"a1": 5, "c1": 6, "c2": 4}, [_leaving("c1", Method.EMPTY), _leaving("c2", Method.EMPTY)], "a"),
-        (
-            {"a1": 9, "c1": 5, "c2": 4},
-            [_leaving("a1", Method.EMPTY), _leaving("c1"), _leaving("c2", Method.EMPTY)],
-            "c",
-        ),
-        ({"a1": 5, "c1": 9, "c2": 1}, [_leaving("a1"), _leaving("c1"), _leaving("c2")], "c"),
+        ({"a1": 5}, [_leaving("a1")], "a", None),
+        ({"a1": 5, "c1": 9}, [_leaving("a1"), _leaving("c1", Method.EMPTY)], "a", "c"),
+        ({"a1": 5, "c1": 9}, [_leaving("a1"), _leaving("c1")], "c", None),
+        ({"a1": 5, "c1": 5}, [_leaving("a1"), _leaving("c1")], "a", None),
+        ({"a1": 5, "c1": None}, [], "a", None),
+        ({"a1": 5, "c1": 6, "c2": 4}, [_leaving("a1", Method.EMPTY), _leaving("c2", Method.EMPTY)], "c", "a"),
+        ({"a1": 5, "c1": 6}, [_leaving("c1", Method.EMPTY), _leaving("a1", Method.EMPTY)], None, "c"),
+        ({"a1": 5, "c1": 9, "c2": 4}, [_leaving("a1"), _leaving("c1", Method.EMPTY), _leaving("c2")], "a", None),
+        ({}, [], None, None),
     ],
     ids=[
         "in flight",
-        "drift first",
+        "drift and another",
         "longest",
         "by name",
         "no time is now",
         "its condition says",
         "no drift",
-        "one drifts",
-        "the first",
+        "drift's own time",
+        "none",
     ],
 )
-def test_the_domain_that_is_worked_in(marked: dict[str, int | None], leaving: list[LeavingNode], active: str) -> None:
-    """A domain with leaving nodes is active: drift first, then the longest, then by name. `b` has the oldest drift."""
+def test_the_domains_with_leaving_nodes(
+    marked: dict[str, int | None], leaving: list[LeavingNode], drift: str | None, other: str | None
+) -> None:
+    """The domain with nodes in flight for drift, and that with nodes in flight for another reason: longest, by name."""
     times: dict[str, datetime | None] = {
         name: None if ago is None else NOW - minutes(ago) for name, ago in marked.items()
     }
@@ -384,5 +395,77 @@ def test_the_domain_that_is_worked_in(marked: dict[str, int | None], leaving: li
         for name in ("a1", "a2", "b1", "c1", "c2", "c3")
     ]
     ledger = _ledger(nodes, TURN, leaving=leaving)
-    _, held = ledger.take_by_domain("default", [nodes[2], nodes[1], nodes[5]])
-    assert held["b1"].active_domain == active
+    assert ledger.busy_domains(ledger.domains("default", names.ZONE)) == (drift, other)
+
+
+@pytest.mark.parametrize(
+    ("begun", "leaving", "busy"),
+    [
+        (None, [_leaving("a1"), _leaving("c1")], ("c", None)),
+        ("a", [_leaving("a1"), _leaving("c1")], ("a", None)),
+        ("a", [_leaving("a1")], ("a", "c")),
+        ("a", [_leaving("c1")], ("a", None)),
+        ("b", [], (None, "c")),
+        (None, [], ("c", None)),
+    ],
+    ids=["longest", "the one begun", "unsure elsewhere", "unsure in the one begun", "all unsure", "none is begun"],
+)
+def test_the_domain_that_was_begun_goes_first(
+    begun: str | None, leaving: list[LeavingNode], busy: tuple[str | None, str | None]
+) -> None:
+    """Of several domains with nodes in flight the one begun counts, and elsewhere only what is known to be drift."""
+    times = {"a1": NOW - minutes(5), "c1": NOW - minutes(9)}
+    nodes = [_in(name[0], name, marked="x", marked_since=at, drifted_since=NOW) for name, at in times.items()]
+    ledger = _ledger(nodes, TURN, leaving=leaving)
+    assert ledger.busy_domains(ledger.domains("default", names.ZONE), begun) == busy
+
+
+@pytest.mark.parametrize(
+    ("annotations", "conditions", "drift"),
+    [
+        ({names.COMMAND: '{"method": "drifted"}'}, [], True),
+        ({names.COMMAND: '{"method": "multiNode"}'}, [], False),
+        ({names.COMMAND: "odd"}, [], True),
+        ({}, [("DisruptionReason", "Drifted")], True),
+        ({}, [("DisruptionReason", "Underutilized")], False),
+    ],
+)
+def test_why_a_node_leaves(annotations: dict[str, str], conditions: list[tuple[str, str]], drift: bool) -> None:
+    """Without a command in flight, a node's record says why it leaves, else its NodeClaim's conditions."""
+    told = tuple(Condition(type=kind, status="True", reason=reason) for kind, reason in conditions)
+    claim = NodeClaim(status=NodeClaimStatus(conditions=told))
+    node = _in("a", "a1", marked="x", drifted_since=NOW, annotations=annotations, claim=claim)
+    ledger = _ledger([node], TURN)
+    busy = ledger.busy_domains(ledger.domains("default", names.ZONE))
+    assert busy == (("a", None) if drift else (None, "a"))
+
+
+@pytest.mark.parametrize(
+    ("budgets", "leaving", "allowed", "left"),
+    [
+        ((_budget(10),), (), 10, 10),
+        ((_budget(10), _budget(1, topology_key="zone", sequential=True)), (), 1, 1),
+        ((_budget(10), _budget(1, topology_key="zone", sequential=True)), ("a0",), 1, 0),
+        ((_budget(10), _budget(2, topology_key="zone", sequential=True)), ("a0",), 2, 1),
+        ((_budget(10), _budget(1, topology_key="zone")), (), 3, 3),
+        ((_budget(10), _budget(1, topology_key="zone")), ("a0",), 3, 2),
+        ((_budget(2), _budget(1, topology_key="zone")), (), 2, 2),
+        ((_budget(10), _budget(50, topology_key="zone", sequential=True, is_percent=True)), (), 2, 2),
+        ((_budget(10), _budget(0, topology_key="zone", sequential=True)), (), 0, 0),
+        ((_budget(10), _budget(1, topology_key="zone", reasons=(Reason.EMPTY,))), (), 10, 10),
+    ],
+)
+def test_rows_say_what_drift_may_take_within_topology_budgets(
+    budgets: tuple[Budget, ...], leaving: tuple[str, ...], allowed: int, left: int
+) -> None:
+    """Three zones of three nodes: the rows of drift are capped by domain, those of other reasons are not."""
+    nodes = [
+        facts_of(name=f"{zone}{index}", labels={"zone": zone}, marked="x" if f"{zone}{index}" in leaving else "",
+                 marked_since=NOW, drifted_since=NOW)
+        for zone in "abc"
+        for index in range(3)
+    ]  # fmt: skip
+    rows = {row.reason: row for row in _ledger(nodes, *budgets, leaving=map(_leaving, leaving)).rows()}
+    assert (rows[Reason.DRIFTED].allowed_with_domains, rows[Reason.DRIFTED].left_with_domains) == (allowed, left)
+    empty = rows[Reason.EMPTY]
+    assert (empty.allowed_with_domains, empty.left_with_domains) == (empty.allowed, empty.left)

@@ -1,4 +1,4 @@
-"""The command of greatest value (spec section 21): better sets, several new nodes, and never worse than before."""
+"""The command of greatest value (docs/rules.md#value): better sets, several new nodes, and never worse than before."""
 
 import random
 from collections.abc import Sequence
@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 
 from dovetail.decide.decider import Decider
 from dovetail.decide.outcome import RoundResult
+from dovetail.decide.search.by_value import _Judges
 from dovetail.decide.search.growth import Growth
+from dovetail.decide.work import Work
 from dovetail.model.command import Command, Method
 from dovetail.model.money import as_float
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Search, Settings
 from tests.support.design_world import Town, kind
+from tests.support.searches import Allowing
 from tests.support.towns import towns
 
 VALUE = replace(DOVETAIL, search=Search.VALUE)
@@ -41,7 +44,7 @@ def _value(town: Town, command: Command | None) -> Fraction:
 @settings(max_examples=150, deadline=None)
 @given(towns, st.sampled_from([1, 4]))
 def test_never_worse_than_the_largest_prefix(town: Town, most: int) -> None:
-    """The command found is worth at least as much as the one that sections 5 and 8 find."""
+    """The command found is worth at least as much as the one that `search: prefix` finds."""
     before = _cost_command(town.round(every_method=True))
     town.settings = replace(VALUE, replacements_max=most)
     after = _cost_command(town.round(every_method=True))
@@ -203,7 +206,7 @@ def _grown(items: Sequence[tuple[int, int]], room: int) -> tuple[float, float]:
     """Return the value that growth finds in a knapsack of (worth, weight), and the optimum."""
     sack = _Additive([float(a) for a, _ in items], [float(b) for _, b in items], float(room))
     order = sorted(range(len(items)), key=lambda at: (-items[at][0] / items[at][1], at))
-    growth = Growth(sack, sack.value, allows=lambda chosen: True, spent=lambda: False)
+    growth = Growth(sack, sack.value, Allowing(), spent=lambda: False)
     found = growth.run([order, sorted(range(len(items)), key=lambda at: (-items[at][0], at))])
     assert (sack.value(found) or 0.0) == growth.best_value
     return growth.best_value, sack.best
@@ -240,7 +243,7 @@ def test_of_equal_sets_the_first_found_stays() -> None:
     """A set of equal value does not replace the first one, so the answer is stable between rounds."""
     for worths, first in (([1.0, 1.0, 1.0, 1.0], (3,)), ([1.0, 1.001, 1.0, 1.0], (1,))):
         sack = _Additive(worths, [1.0] * 4, 1.0)
-        search = Growth(sack, sack.value, allows=lambda chosen: True, spent=lambda: True)
+        search = Growth(sack, sack.value, Allowing(), spent=lambda: True)
         assert search.run([range(4)], known=[(3,), (1,), (2,)]) == first
 
 
@@ -254,3 +257,18 @@ def test_the_last_place_of_a_budget_is_used(nodes: str, goes: bool) -> None:
         town.fill(name, 1)
     command = _cost_command(town.round())
     assert (command is not None) == goes
+
+
+def test_an_order_skips_nodes_without_budget_up_to_a_limit() -> None:
+    """Nodes whose pool has no budget left are skipped; after too many of them the rest of the order is ignored."""
+    town = Town(kind("m", "0.20"), settings=VALUE)
+    for pool, nodes in (("open", "100%"), ("shut", "0")):
+        town.pool(pool, disruption={"consolidationSavingsThreshold": 0, "budgets": [{"nodes": nodes}]})
+    for name, pool in (("a", "open"), ("b", "shut"), ("c", "shut"), ("d", "open")):
+        town.node(name, "m", pool=pool)
+        town.fill(name, 1)
+    work = Work(Decider().scene(town.question()))
+    judges = _Judges(work, [work.scene.by_name[name] for name in "abcd"])
+    assert judges.along(range(4)) == [0, 3]
+    assert judges.along(range(4), misses_max=1) == [0]
+    assert judges.along((3, 2, 0), misses_max=1) == [3, 0]

@@ -1,4 +1,4 @@
-"""The cost of disturbing pods, at its limits (spec section 3)."""
+"""The cost of disturbing pods, at its limits (docs/rules.md#cost)."""
 
 import math
 from datetime import datetime, timedelta
@@ -12,9 +12,11 @@ from dovetail.decide.facts import cost
 from dovetail.decide.facts.cost import UNIT
 from dovetail.model import names
 from dovetail.model.objects import Pod
+from dovetail.model.rules import DOVETAIL_RULES
 from tests.support.nodes import NOW
 
 HOUR = 3600 * 10**9
+RANKED = cost.cost_reading(DOVETAIL_RULES, ranked=True)
 OWN, COMMON, MARK = names.DISRUPTION_COST, names.POD_DELETION_COST, names.STEERING_MARK
 
 
@@ -59,7 +61,7 @@ def test_what_is_a_number(text: str, number: int | None) -> None:
 )
 def test_which_cost_counts(annotations: dict[str, str], ranked: bool, number: int) -> None:
     """Karpenter's own annotation wins; ranks from Karpenter and costs from Dovetail are ignored."""
-    assert cost.deletion_cost(annotations, ranked=ranked) == (number, None)
+    assert cost.deletion_cost(annotations, RANKED if ranked else cost.ORDINARY) == (number, None)
 
 
 @pytest.mark.parametrize(
@@ -87,10 +89,10 @@ def test_ranks_are_no_costs() -> None:
     """If Karpenter writes ranks as deletion costs, they cost nothing and cause no warning."""
     pod = _pod(**{COMMON: "x"})
     assert cost.unreadable_cost(pod) == f"{COMMON}: 'x'"
-    assert cost.unreadable_cost(pod, ranked=True) is None
+    assert cost.unreadable_cost(pod, RANKED) is None
     assert cost.unreadable_cost(_pod()) is None
     assert cost.eviction_cost(_pod(**{COMMON: "3"})) == UNIT + 3
-    assert cost.eviction_cost(_pod(**{COMMON: "3"}), ranked=True) == UNIT
+    assert cost.eviction_cost(_pod(**{COMMON: "3"}), RANKED) == UNIT
 
 
 @pytest.mark.parametrize(

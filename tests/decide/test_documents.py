@@ -1,7 +1,7 @@
 """The JSON of a plan, the bound that it is compared with, and the deciders."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from dovetail.decide.document import (
 )
 from dovetail.decide.facts.cache import FactsCache
 from dovetail.decide.in_flight import InFlight, LeavingNode
-from dovetail.decide.optimal import Optimal, optimal_of, required_by, value_at_most
+from dovetail.decide.optimal import Optimal, optimal_of, value_at_most
 from dovetail.decide.search.dual import SLACK
 from dovetail.model.command import Action, Command, Method
 from dovetail.model.objects import SelectorRequirement
@@ -72,8 +72,9 @@ def test_requirements() -> None:
 
 def test_where_prices_are_from() -> None:
     """The date of prices without a date is null."""
-    assert prices("x", "2026-05-01") == {"source": "x", "asOf": "2026-05-01"}
-    assert prices("x", "") == {"source": "x", "asOf": None}
+    now = datetime(2026, 5, 3, tzinfo=UTC)
+    assert prices("x", "2026-05-01", now) == {"source": "x", "asOf": "2026-05-01", "ageDays": 2}
+    assert prices("x", "", now) == {"source": "x", "asOf": None, "ageDays": None}
 
 
 def test_gates_alike_are_shaped_once() -> None:
@@ -107,7 +108,6 @@ def _command(action: Action, savings: int, required: int) -> Command:
         ([(Action.DELETE_EMPTY, 5, 1), (Action.DELETE_COST, 3, 2), (Action.REPLACE_COST, 2, 1)], 8, 6, 8, 0.75),
         ([(Action.DELETE_DRIFTED, 5, 1), (Action.DELETE_COST, 3, 2)], 8, 1, 8, 0.125),
         ([(Action.DELETE_COST, 1, 2)], 8, 0, 8, 0.0),
-        ([(Action.DELETE_COST, 9, 0)], 8, 9, 9, 1.0),
         ([(Action.DELETE_COST, 1, 0)], 3, 1, 3, 0.3333),
     ],
 )
@@ -121,10 +121,13 @@ def test_beside_the_best(
     told = optimal_document(found)
     assert told is not None
     assert told["reached"] == reached
-    saving = [each[2] for each in commands if each[0] is not Action.DELETE_DRIFTED]
-    assert required_by(made) == sum(saving) * DOLLAR
     assert optimal_of(made, None) is None
     assert optimal_document(None) is None
+
+
+def test_a_bound_is_never_raised_to_fit() -> None:
+    """Commands that are worth more than a bound show that it is none, so none is given."""
+    assert optimal_of([_command(Action.DELETE_COST, 9, 0)], 8 * DOLLAR) is None
 
 
 @pytest.mark.parametrize(("bound", "value"), [(SLACK, 0), (SLACK * 2, 1), (0.0, 0)])
@@ -139,8 +142,9 @@ def test_what_is_nearly_nothing_is_nothing(monkeypatch: pytest.MonkeyPatch, boun
             return bound
 
     monkeypatch.setattr(optimal, "ValueBound", Bound)
-    monkeypatch.setattr(optimal, "UNIT", 1)
-    assert value_at_most(Decider().scene(_town().question())) == value
+    context = Decider().scene(_town().question())
+    vars(context)["price_scale"] = 1
+    assert value_at_most(context) == value
 
 
 def test_nothing_may_go() -> None:
@@ -155,12 +159,12 @@ def test_a_decider_with_and_without_memory() -> None:
     question = _town().question()
     with_memory, without = Decider(), Decider(memory=False)
     first = with_memory.scene(question)
-    assert isinstance(with_memory._facts, FactsCache)
+    assert isinstance(first.memory.facts, FactsCache)
     assert with_memory.scene(question).nodes[0] is first.nodes[0]
-    assert without._facts is None
+    assert without.scene(question).memory is not without.scene(question).memory
     assert without.scene(question).nodes[0] is not without.scene(question).nodes[0]
-    assert first.standing is not None
-    assert without.scene(question).standing is None
+    assert with_memory.scene(question).needs is first.needs
+    assert without.scene(question).needs is not without.scene(question).needs
 
 
 def test_launch_prices_are_remembered() -> None:
@@ -169,10 +173,10 @@ def test_launch_prices_are_remembered() -> None:
     decider = Decider()
     catalogue = town.catalogue
     question = town.question(catalogue=catalogue)
-    first = decider._launches_of(decider.scene(question).snapshot.frame)
-    assert decider._launches_of(decider.scene(question).snapshot.frame) is first
+    first = decider.scene(question).launches
+    assert decider.scene(question).launches is first
     town.kinds["m"] = kind("m", "0.30")
-    other = decider._launches_of(decider.scene(town.question()).snapshot.frame)
+    other = decider.scene(town.question()).launches
     assert other is not first
 
 

@@ -1,4 +1,4 @@
-"""Which pods may not be moved: do-not-disrupt and PodDisruptionBudgets, rule by rule (spec section 4, gate 6)."""
+"""Which pods may not be moved: do-not-disrupt and PodDisruptionBudgets, rule by rule (docs/rules.md#gates, gate 6)."""
 
 from datetime import datetime, timedelta
 from typing import Any

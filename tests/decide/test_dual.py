@@ -1,6 +1,7 @@
 """The upper bound on the value of commands: at least the value of any command, at most the proven optimum's cost."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
@@ -13,17 +14,19 @@ from hypothesis import given, settings
 
 from dovetail.api.catalogue import load_catalogue
 from dovetail.api.reading.decode import load_cluster
-from dovetail.decide.context import RoundContext
+from dovetail.decide import waste
 from dovetail.decide.decider import Decider
 from dovetail.decide.methods.moves import Move, cost_move
 from dovetail.decide.optimal import Optimal, optimal_of, value_at_most
 from dovetail.decide.question import Question
+from dovetail.decide.scene import Scene
 from dovetail.decide.search import by_value, dual
 from dovetail.decide.search.dual import ValueBound
+from dovetail.decide.work import Work
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Method
-from dovetail.model.money import UNIT, as_float, parse_money
+from dovetail.model.money import UNIT, Money, as_float, parse_money
 from dovetail.model.settings import DOVETAIL, RECOMMENDED, Search, Settings
 from dovetail.plan.to_end import plan_to_end
 from tests.paths import ROOT, SHARED
@@ -87,7 +90,7 @@ def test_the_plan_says_how_much_of_it_is_reached() -> None:
     assert 0.9 <= found.reached <= 1
 
 
-def _open(context: RoundContext) -> tuple[object, ...]:
+def _open(context: Scene) -> tuple[object, ...]:
     return tuple(dict.fromkeys((*context.passing(Method.EMPTY), *context.passing(Method.MULTI_NODE))))
 
 
@@ -101,7 +104,7 @@ def test_no_set_is_worth_more(town: Town) -> None:
     candidates = context.cost_order[:SETS_MAX]
     for size in range(1, len(candidates) + 1):
         for nodes in combinations(candidates, size):
-            move = cost_move(context, nodes, in_full=True)
+            move = cost_move(Work(context), nodes, in_full=True)
             if isinstance(move, Move):
                 assert bound is not None
                 assert move.approved.value <= bound + UNIT // 10**6
@@ -112,10 +115,10 @@ def test_no_set_is_worth_more(town: Town) -> None:
 def test_the_search_is_skipped_only_where_nothing_better_exists(town: Town) -> None:
     """With the bound and without it the same command is found, or one that is worth the same."""
     town.settings = VALUE_4
-    own = by_value.best_of(Decider().scene(town.question())).move
+    own = by_value.best_of(Work(Decider().scene(town.question()))).move
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ValueBound, "at_most", lambda self, enough=0.0: 1e9)
-        other = by_value.best_of(Decider().scene(town.question())).move
+        other = by_value.best_of(Work(Decider().scene(town.question()))).move
     assert (own and own.approved.value) == (other and other.approved.value)
 
 
@@ -135,7 +138,7 @@ def test_a_packed_cluster_is_not_searched() -> None:
     assert value_at_most(context) == 0
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(by_value, "Growth", _never)
-        assert by_value.best_of(context).move is None
+        assert by_value.best_of(Work(context)).move is None
     assert optimal_of((), 0) == Optimal(value=0, at_most=0)
     assert Optimal(value=0, at_most=0).reached is None
 
@@ -151,8 +154,45 @@ def test_a_packed_cluster_wastes_nothing_and_is_not_simulated_for_it() -> None:
     context = Decider().scene(town.question())
     result = town.round()
     assert set(result.could_save.values()) == {None}
-    by_value.best_of(context)
-    assert context.pods_simulated == 0
+    work = Work(context)
+    by_value.best_of(work)
+    assert work.pods_simulated == 0
+
+
+_PRICED = {"consolidationSavingsThreshold": 0.02, "disruptionPrice": 0.01}
+
+
+def _wastes(town: Town) -> Mapping[str, Money | None]:
+    """Return what could be saved, once the candidates were looked through."""
+    work = Work(Decider().scene(town.question()))
+    by_value.best_of(work)
+    return waste.could_save(work)
+
+
+def test_a_node_that_saves_for_certain_needs_no_bound() -> None:
+    """Where many nodes have room, what each wastes is found without a search for the bound."""
+    town = Town(kind("m", "0.10", cpu=4, memory=16), settings=VALUE_4)
+    town.pool(disruption=_PRICED)
+    for number in range(9):
+        town.node(f"n{number}", "m")
+        town.fill(f"n{number}", 3, cpu="200m")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(waste, "ValueBound", _never)
+        found = _wastes(town)
+    assert len(found) == 9
+    assert None not in found.values()
+
+
+@settings(max_examples=60, deadline=None)
+@given(towns)
+def test_what_is_certain_agrees_with_the_bound(town: Town) -> None:
+    """With and without the look at nodes that save for certain, the same nodes waste the same."""
+    town.settings = VALUE_4
+    town.pool(disruption=_PRICED)
+    own = _wastes(town)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(waste, "_one_saves_for_certain", lambda *_: False)
+        assert _wastes(town) == own
 
 
 @pytest.mark.parametrize(
@@ -233,3 +273,22 @@ def test_a_result_that_is_read_late_is_the_same() -> None:
     town.pod("special", "c", spec={"containers": [{"name": "c", "resources": asks}]})
     assert decider.round(town.question(catalogue=catalogue)).verdicts
     assert first.verdicts == Decider(memory=False).round(question).verdicts
+
+
+@pytest.mark.parametrize("cpu", [1, 4])
+@pytest.mark.filterwarnings("error")
+def test_a_machine_may_cost_nothing(cpu: int) -> None:
+    """Beside a free type, large enough for the pods or not, no set of nodes is worth more than the bound."""
+    town = Town(kind("m", "0.20", cpu=4), kind("s", "0.05", cpu=2), kind("free", "0", cpu=cpu))
+    town.settings = VALUE_4
+    town.pool(disruption={"consolidationSavingsThreshold": 0})
+    for name in ("a", "b"):
+        town.node(name, "m")
+        town.fill(name, 1, cpu="1500m")
+    question = Question(cluster=town.cluster, catalogue=town.catalogue, settings=town.settings, now=town.now)
+    result = Decider().round(question)
+    saved = sum(command.savings for command in result.commands)
+    assert saved > 0
+    bound = result.value_at_most
+    assert bound is not None
+    assert bound >= saved

@@ -1,4 +1,4 @@
-"""Every gate by its identifier, with the sentence that names the cause (spec section 4)."""
+"""Every gate by its identifier, with the sentence that names the cause (docs/rules.md#gates)."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from dovetail.decide import verdict
+from dovetail.decide.decider import Decider
 from dovetail.model import names
 from dovetail.model.objects import NodePool
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from tests.support.design_world import NOW, Town, kind
 
 FREE = {"consolidationSavingsThreshold": 0}
@@ -125,7 +127,9 @@ def _static(town: Town) -> None:
             lambda t: t.pod("p", "n", spec={"nodeSelector": {"example.com/rack": "9"}}),
             id="simulation",
         ),
-        pytest.param("price", "No cheaper node would do", {}, lambda t: t.pod("p", "n", cpu="3900m"), id="price"),
+        pytest.param(
+            "price", "No cheaper replacement fits the pods", {}, lambda t: t.pod("p", "n", cpu="3900m"), id="price"
+        ),
         pytest.param(
             "savings-threshold",
             "saves only $0.20/h and disturbing its pods has to save $1.00/h",
@@ -167,7 +171,7 @@ def test_unreadable_annotations_are_reported() -> None:
 
 
 def test_forceful_expiry_first_is_a_warning() -> None:
-    """Spec section 10: claims that Karpenter expires before the graceful expireAfter are counted in a warning."""
+    """A warning counts the claims that Karpenter expires before the graceful expireAfter (docs/rules.md#karpenter)."""
     town = _town(expireAfter="100h")
     town.node("n", "m", life="50h")
     assert any("1 NodeClaims" in text and "forcefully" in text for text in town.round().warnings)
@@ -176,6 +180,37 @@ def test_forceful_expiry_first_is_a_warning() -> None:
 def _with_claim(town: Town, **fields: Any) -> None:
     claim = town.claims["n"]
     town.claims["n"] = msgspec.structs.replace(claim, spec=msgspec.structs.replace(claim.spec, **fields))
+
+
+@pytest.mark.parametrize("memory", [True, False])
+@pytest.mark.parametrize(
+    ("settings", "guard", "verdict"),
+    [
+        (DOVETAIL, "pdb", "eligible"),
+        (DOVETAIL, "two pdbs", "eligible"),
+        (DOVETAIL, "annotation", "pod-do-not-disrupt"),
+        (KARPENTER_1_15, "pdb", "pdb"),
+        (KARPENTER_1_15, "annotation", "pod-do-not-disrupt"),
+    ],
+)
+def test_an_empty_node_asks_no_pdb(settings: Settings, guard: str, verdict: str, memory: bool) -> None:
+    """A PDB over a DaemonSet pod holds no empty node, a pod that says do-not-disrupt does; Karpenter asks PDBs too."""
+    town = Town(kind("m", "0.20"), settings=settings)
+    town.pool()
+    town.node("n", "m", conditions=[{"type": "Consolidatable", "status": "True"}])
+    daemon = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d"}]
+    notes = {names.DO_NOT_DISRUPT: "true"} if guard == "annotation" else {}
+    town.pod("d", "n", labels={"app": "d"}, ownerReferences=daemon, annotations=notes)
+    for number in range({"pdb": 1, "two pdbs": 2}.get(guard, 0)):
+        town.pdb(f"guard{number}", {"app": "d"}, allowed=0)
+    decider = Decider(memory=memory)
+    result = decider.round(town.question(), every_method=True)
+    (found,) = result.verdicts
+    assert (found.verdict, result.brief_verdicts[0].verdict) == (verdict, verdict)
+    taken = [command.nodes for command in result.commands]
+    assert taken == ([("n",)] if verdict == "eligible" else [])
+    if taken:
+        assert decider.revalidate(result.commands[0], town.question()) == result.commands[0]
 
 
 @pytest.mark.parametrize(("period", "verdict"), [("5m", "eligible"), ("banana", "pdb"), ("Never", "pdb")])
@@ -195,24 +230,27 @@ def test_an_expiry_that_cannot_be_read_is_told() -> None:
     town = _town()
     _with_claim(town, expire_after="banana")
     (warning,) = town.round().warnings
-    assert warning == 'NodeClaim claim-n: spec.expireAfter ("banana") is no duration; the node never expires'
+    assert warning == 'NodeClaim claim-n: spec.expireAfter ("banana") is not a duration; the node never expires'
 
 
 def test_a_huge_cluster_leaves_simulations_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above a number of pods, nodes that were not simulated are listed as eligible; the plan is the same."""
+    """Above a number of pods, nodes that were not simulated are listed as eligible; the plan is the same.
+
+    What is refused for certain, without a simulation, is still told.
+    """
     town = Town(kind("m", "0.20"), kind("s", "0.05", cpu=1, memory=4))
     town.pool(disruption={**FREE, "budgets": [{"nodes": "1"}]})
     town.node("idle", "s")
-    for name, cpu in (("a", "500m"), ("b", "3900m"), ("c", "3900m")):
+    for name, cpu in (("a", "500m"), ("b", "1900m"), ("c", "1900m"), ("full", "3900m")):
         town.node(name, "m")
         town.fill(name, 1, cpu=cpu)
     plain = town.round()
-    assert {entry.node: entry.verdict for entry in plain.verdicts} == {
-        "a": "eligible", "b": "price", "c": "price", "idle": "eligible",
-    }  # fmt: skip
+    told = {"a": "eligible", "b": "eligible", "c": "eligible", "full": "price", "idle": "eligible"}
+    assert {entry.node: entry.verdict for entry in plain.verdicts} == told
     monkeypatch.setattr(verdict, "PODS_MAX", 0)
     monkeypatch.setattr(verdict, "FIRST_GATE_PODS_MAX", 0)
     hasty = town.round()
     assert hasty.commands == plain.commands
+    assert {entry.node: entry.verdict for entry in hasty.verdicts} == told
     waiting = [entry for entry in hasty.verdicts if "turn" in entry.gates[-1].why]
     assert [(entry.node, entry.verdict) for entry in waiting] == [("b", "eligible"), ("c", "eligible")]

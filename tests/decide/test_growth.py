@@ -1,11 +1,13 @@
 """The search for the best set, step by step, with a judge and a bound supplied by the test."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from dovetail.decide.search import growth as module
 from dovetail.decide.search.growth import Chosen, Growth
+from tests.support.searches import Allowing
 
 
 class _Sum:
@@ -43,7 +45,7 @@ class _Search(Growth):
             self.judged.append(chosen)
             return judge(chosen) if judge is not None else sum(worth[at] for at in chosen)
 
-        super().__init__(bound, noted, allows=allows, spent=lambda: len(self.judged) >= most)
+        super().__init__(bound, noted, Allowing(allows), spent=lambda: len(self.judged) >= most)
 
 
 def test_all_of_a_good_order() -> None:
@@ -94,20 +96,11 @@ def test_nearly_the_bound_is_enough() -> None:
 
 
 def test_only_what_budgets_allow() -> None:
-    """Nodes that the budgets refuse next to the others are skipped, up to a limit."""
+    """Nodes that the budgets refuse next to the others are skipped."""
     search = _Search([1.0] * 6, allows=lambda chosen: len([at for at in chosen if at % 2]) <= 1)
-    assert search._allowed([1, 3, 0, 5, 2, 4]) == [1, 0, 2, 4]
     assert search.run([[1, 3, 0, 5, 2, 4]]) == (0, 1, 2, 4)
     none = _Search([1.0] * 3, allows=lambda chosen: False)
     assert (none.run([[0, 1, 2]]), none.judged) == ((), [])
-
-
-def test_misses_end_an_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An order ends after more failures than the limit."""
-    monkeypatch.setattr(module, "_MISSES_MAX", 2)
-    search = _Search([1.0] * 9, allows=lambda chosen: not set(chosen) & {1, 2, 4})
-    assert search._allowed([0, 1, 2, 3, 4, 5]) == [0, 3]
-    assert search._allowed([0, 1, 2, 3, 5]) == [0, 3, 5]
 
 
 def _grown(search: _Search, chosen: list[int], value: float, rest: Sequence[int]) -> tuple[list[int], float, list[int]]:
@@ -264,3 +257,16 @@ def test_smaller_parts_after_a_part_that_is_far_from_the_bound() -> None:
         search._follow(list(range(10)))
         assert [len(chosen) for chosen in search.judged][: len(tried) + 1][: len(tried)] == tried
         assert (len(search.judged) == 1) is (value == 9.7)
+
+
+def test_an_exchange_is_judged_once_however_many_orders_there_are() -> None:
+    """A neighbour that appears in two orders is simulated once."""
+    judged: Counter[Chosen] = Counter()
+
+    def judge(chosen: Chosen) -> float | None:
+        judged[chosen] += 1
+        return 3.0 if chosen == (0,) else None
+
+    growth = Growth(_Sum([3.0, 4.0, 4.0, 4.0]), judge, Allowing(), spent=lambda: False)
+    assert growth.run([[0, 1, 2, 3], [0, 3, 2, 1]]) == (0,)
+    assert [judged[place,] for place in (1, 2, 3)] == [1, 1, 1]

@@ -1,8 +1,7 @@
-"""The savings that a node must reach to go at once, and the waste it must reach to go later (spec section 22)."""
+"""The savings that a node must reach to go at once, and the waste it must reach to go later (docs/rules.md#waste)."""
 
 from dataclasses import replace
 from fractions import Fraction
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +9,9 @@ import pytest
 from dovetail.decide.facts.cost import UNIT
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.haste import Haste
+from dovetail.decide.question import Question
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.cluster import Cluster
 from dovetail.model.objects import NodeClaim, ObjectMeta, OwnerReference, Pod
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
@@ -22,8 +24,8 @@ JOB = Pod(metadata=ObjectMeta(owner_references=(OwnerReference(kind="Job"),)))
 
 
 def _haste(settings: Settings = DOVETAIL, **restless: Any) -> Haste:
-    question: Any = SimpleNamespace(settings=settings, now=NOW, restless=restless)
-    return Haste(question)
+    catalogue = Catalogue(instance_types=())
+    return Haste(Question(cluster=Cluster(), catalogue=catalogue, settings=settings, now=NOW, restless=restless))
 
 
 def _node(policy: DisruptionPolicy | None = PRICED, *pods: Pod) -> NodeFacts:
@@ -47,7 +49,8 @@ def test_jobs(settings: Settings, policy: DisruptionPolicy | None, pods: tuple[P
     haste, node = _haste(settings), _node(policy, *pods)
     assert haste.waits_for_jobs(node) is waits
     priced = policy is not None and policy.disruption_price is not None
-    assert haste.asked_waste(node) == (None if not priced else 28 if waits else 14)
+    asked = haste.asked_waste(node)
+    assert (None if asked is None else Fraction(*asked)) == (None if not priced else 28 if waits else 14)
 
 
 def test_karpenter_asks_for_no_waste() -> None:

@@ -8,18 +8,25 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.api.pod_windows import read_pod_window
+from dovetail.api.rolling import RollingDomain, write_rolling
 from dovetail.decide.facts.cost import UNIT
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.facts.roster import Roster
+from dovetail.decide.gates.gate_results import GateContext
 from dovetail.decide.gates.haste import Haste
-from dovetail.decide.gates.price_refusals import Refusal
-from dovetail.decide.horizon import next_change, node_times, window_times
+from dovetail.decide.gates.table import GateTable
+from dovetail.decide.gates.waits import Waits
+from dovetail.decide.horizon import next_change, window_times
 from dovetail.decide.in_flight import InFlight
-from dovetail.model.objects import NodeClaim, ObjectMeta, Pod
+from dovetail.decide.question import CostHold, Question
+from dovetail.decide.refusal import Refusal
+from dovetail.decide.work import Work
+from dovetail.model import names
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.cluster import Cluster
+from dovetail.model.objects import NodePool, ObjectMeta, Pod
 from dovetail.model.policies.controls import AllowWindow, Health, PendingLimit
 from dovetail.model.policies.policy import Budget, DisruptionPolicy
-from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
+from dovetail.model.settings import DOVETAIL
 from dovetail.model.timing.windows import window
 from dovetail.model.verdicts import Gate
 from tests.support.design_world import stamp
@@ -34,17 +41,26 @@ def _scene(nodes: Sequence[NodeFacts] = (), policy: DisruptionPolicy | None = No
     """Return the parts of a round's context that `next_change` reads."""
     rates = parts.pop("rates", [])
     pods = parts.pop("pods", ())
-    question: Any = SimpleNamespace(settings=DOVETAIL, now=NOW, restless=parts.pop("restless", {}))
+    question = Question(
+        cluster=Cluster(node_pools=tuple(parts.pop("pools", ()))),
+        catalogue=Catalogue(instance_types=()),
+        settings=DOVETAIL,
+        now=NOW,
+        restless=parts.pop("restless", {}),
+        settling={name: CostHold(until=until) for name, until in parts.pop("settling", {}).items()},
+        settling_nodes={name: CostHold(until=until) for name, until in parts.pop("nodes_settle", {}).items()},
+        in_flight=parts.get("in_flight", InFlight()),
+    )
     return SimpleNamespace(
         **{
             "now": NOW,
             "question": question,
             "haste": Haste(question),
             "nodes": nodes,
-            "roster": Roster(),
+            "table": GateTable().renewed(nodes, GateContext(settings=DOVETAIL, now=NOW)),
             "settings": DOVETAIL,
-            "stabilized_until": None,
             "in_flight": InFlight(),
+            "waits": Waits(question, {}, ()),
             "ledger": SimpleNamespace(rate_times=lambda: rates),
             "policies": {} if policy is None else {"default": policy},
             "waiting": SimpleNamespace(pods=pods),
@@ -77,12 +93,20 @@ WAITING = msgspec.convert(
 )
 
 
+def _rolling(idle: float | None) -> NodePool:
+    """Return a pool that rolls in a zone in which nothing could be done for this many minutes."""
+    since = None if idle is None else NOW - minutes(idle)
+    mark = write_rolling(RollingDomain(key="zone", domain="a", since=NOW, idle_since=since))
+    return NodePool(metadata=ObjectMeta(name="p", annotations={names.ROLLING_DOMAIN: mark}))
+
+
 @pytest.mark.parametrize(
     ("scene", "after"),
     [
         (_scene(), None),
-        (_scene(stabilized_until=NOW + minutes(4)), 4),
-        (_scene(stabilized_until=NOW), None),
+        (_scene(settling={"a": NOW + minutes(4)}), 4),
+        (_scene(nodes_settle={"n": NOW + minutes(3)}), 3),
+        (_scene(settling={"a": NOW}), None),
         (_scene(in_flight=InFlight(back_off={"a": NOW + minutes(6), "b": NOW + minutes(5)})), 5),
         (_scene(in_flight=InFlight(regrown={"a": NOW + minutes(6)})), 6),
         (_scene(restless={"a": NOW + minutes(6)}), 6),
@@ -95,16 +119,17 @@ WAITING = msgspec.convert(
             ),
             2,
         ),
+        (_scene(pools=[_rolling(3), _rolling(None)]), 7),
         (_scene([_node(10), _node(9), _node(8)]), 1),
         (_scene([_node(8), _node(9)]), 1),
-        (_scene([_node(8)], stabilized_until=NOW + minutes(1)), 1),
-        (_scene([_node(9)], stabilized_until=NOW + minutes(2)), 1),
+        (_scene([_node(8)], settling={"a": NOW + minutes(1)}), 1),
+        (_scene([_node(9)], settling={"a": NOW + minutes(2)}), 1),
         (_scene([_node(10)]), None),
     ],
 )
 def test_the_soonest_counts(scene: Any, after: float | None) -> None:
     """The next change is the earliest time that is still to come, in minutes."""
-    assert next_change(scene, []) == (None if after is None else NOW + minutes(after))
+    assert next_change(Work(scene), []) == (None if after is None else NOW + minutes(after))
 
 
 def test_windows_of_budgets() -> None:
@@ -117,15 +142,6 @@ def test_windows_of_budgets() -> None:
     )
     policy = DisruptionPolicy(budgets=budgets, windows=(AllowWindow(index=0, window=NEVER),))
     assert list(window_times(policy, NOW)) == [NOW + minutes(30), NOW + minutes(150)]
-
-
-def test_times_of_a_node() -> None:
-    """A node's timers count, its expiry if Dovetail retires nodes, and its pods' windows if they apply."""
-    claim = NodeClaim(metadata=ObjectMeta(creation_timestamp=NOW))
-    pods = ((Pod(), read_pod_window("0 16 * * *; 1h")),)
-    node = _node(9, claim=claim, expire_after=HOUR, pod_windows=pods)
-    assert node_times(node, _scene()) == (NOW + minutes(1), NOW + minutes(60), NOW + minutes(30))
-    assert node_times(node, _scene(settings=KARPENTER_1_15)) == (NOW + minutes(1),)
 
 
 def _ageing(units: int, threshold: int = 10) -> NodeFacts:
@@ -154,7 +170,7 @@ def test_ageing_crosses_the_threshold(
 ) -> None:
     """The required savings of six pods fall by 60 an hour; sets add up; times round up to a microsecond."""
     refusal = Refusal(gate=gate, why="", savings=savings, required=Fraction(required))
-    found = next_change(_scene(), [(tuple(nodes), refusal)])
+    found = next_change(Work(_scene()), [(tuple(nodes), refusal)])
     if after is None:
         assert found is None
     else:
@@ -166,13 +182,13 @@ def test_the_least_that_falls() -> None:
     """Even the smallest required savings fall with age and give the time of the next change."""
     node = facts_of(policy=DisruptionPolicy(savings_threshold=1), expire_after=HOUR, pod_costs=UNIT, last_event=None)
     refusal = Refusal(gate=Gate.WASTE, why="", savings=0, required=Fraction(1, 2))
-    assert next_change(_scene(), [((node,), refusal)]) == NOW + minutes(30)
+    assert next_change(Work(_scene()), [((node,), refusal)]) == NOW + minutes(30)
     least = facts_of(policy=DisruptionPolicy(savings_threshold=1), expire_after=HOUR, pod_costs=1, last_event=None)
     tiny = Refusal(gate=Gate.WASTE, why="", savings=0, required=Fraction(1, UNIT))
-    assert next_change(_scene(), [((least,), tiny)]) == NOW + minutes(60)
+    assert next_change(Work(_scene()), [((least,), tiny)]) == NOW + minutes(60)
 
 
 def test_when_a_refusal_is_due() -> None:
     """A refusal that names its own time counts with that time."""
     refusal = Refusal(gate=Gate.PRICE, why="", due=NOW + minutes(9))
-    assert next_change(_scene(), [((_ageing(6),), refusal)]) == NOW + minutes(9)
+    assert next_change(Work(_scene()), [((_ageing(6),), refusal)]) == NOW + minutes(9)

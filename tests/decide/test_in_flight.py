@@ -4,11 +4,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
+import pytest
 
-from dovetail.decide.in_flight import InFlight, LeavingNode
+from dovetail.decide.decider import Decider
+from dovetail.decide.in_flight import InFlight, LeavingNode, Resting
 from dovetail.model import names
 from dovetail.model.command import Method
-from dovetail.model.objects import Taint
+from dovetail.model.objects import Condition, Taint
 from dovetail.model.settings import DOVETAIL
 from tests.support.design_world import NOW, Town, kind, moved
 
@@ -120,3 +122,43 @@ def test_our_taint_marks_a_node() -> None:
     assert town.verdicts()["a"] == "marked-for-deletion"
     row = next(row for row in town.round().budgets if row.reason.value == "Empty")
     assert row.used == 1
+
+
+@pytest.mark.parametrize("memory", [True, False], ids=["memory", "oracle"])
+def test_a_node_that_backs_off_is_left_alone(memory: bool) -> None:
+    """A node whose last command was rolled back at the last moment stops at `back-off`, with the reason, until then."""
+    town = _empty("a", "b")
+    until = NOW + timedelta(minutes=2)
+    decider = Decider(memory=memory)
+    resting = {"a": Resting(until=until, why="pod d/p must not be disrupted")}
+    assert decider.round(town.question()).commands[0].nodes == ("a", "b")
+    held = decider.round(town.question(in_flight=InFlight(resting=resting)))
+    assert held.commands[0].nodes == ("b",)
+    [verdict] = [entry for entry in held.verdicts if entry.node == "a"]
+    assert verdict.verdict == "back-off"
+    assert verdict.why == (
+        "Its last command was rolled back (pod d/p must not be disrupted); it is left alone for 2m more."
+    )
+    assert held.next_change == until
+    again = decider.round(town.question(now=until, in_flight=InFlight(resting=resting)))
+    assert again.commands[0].nodes == ("a", "b")
+    assert decider.round(town.question()).commands[0].nodes == ("a", "b")
+
+
+def test_repair_leaves_a_replacement_under_way_and_a_resting_node_alone() -> None:
+    """An ill node that a command in flight sends pods to, or that backs off, is not repaired meanwhile."""
+    town = Town(kind("m", "0.20"))
+    town.pool(disruption={"repair": [{"condition": "Bad", "status": "True", "for": "1m"}], "budgets": [{"nodes": "5"}]})
+    for name in ("a", "b", "c", "d", "e", "f"):
+        town.node(name, "m")
+        town.pod(f"{name}-0", name, cpu="3000m")
+    node = town.nodes["a"]
+    bad = Condition(type="Bad", status="True", last_transition_time=NOW - timedelta(hours=1))
+    status = msgspec.structs.replace(node.status, conditions=(*node.status.conditions, bad))
+    town.nodes["a"] = msgspec.structs.replace(node, status=status)
+    assert moved(town.act()) == ("replaceUnhealthy", ("a",))
+    town.nominated = ("a",)
+    assert town.act() is None
+    town.nominated = ()
+    resting = InFlight(resting={"a": Resting(until=NOW + timedelta(minutes=1), why="x")})
+    assert town.round(in_flight=resting).commands == ()

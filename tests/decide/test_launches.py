@@ -19,6 +19,10 @@ def _price(amount: float) -> LaunchPrice:
     return LaunchPrice(amount=int(amount * DOLLAR), as_float=amount, capacity_type="", zone="")
 
 
+def _bytes(need: dict[int, int]) -> bytes:
+    return np.array([need.get(column, 0) for column in range(8)], dtype=np.int64).tobytes()
+
+
 def _template(prices: dict[str, float], types: int = 0b111, order: tuple[int, ...] = (2, 0, 1)) -> Any:
     """Return a pool that may launch these types, sorted by price."""
     amounts = {name: _price(amount) for name, amount in prices.items()}
@@ -47,7 +51,7 @@ def test_how_many_machines(need: dict[int, int], count: int) -> None:
     """The count uses the largest machine for each resource; resources that no machine has are ignored."""
     launches = Launches(_frame())
     assert launches.count_for(need) == count
-    assert launches.least_for(need)[0] == max(1, count)
+    assert launches.least_for(_bytes(need))[0] == max(1, count)
     assert Launches(_frame(sizes=[(0, 1)])).count_for({0: 9, 1: 2}) == 2
 
 
@@ -56,7 +60,7 @@ def test_how_many_machines(need: dict[int, int], count: int) -> None:
 )
 def test_the_cheapest_machine(need: dict[int, int], price: float | None) -> None:
     """The cheapest machine is the first in its pool's order that has room for all pods."""
-    found = Launches(_frame()).least_for(need)[1]
+    found = Launches(_frame()).least_for(_bytes(need))[1]
     assert (None if found is None else found.as_float) == price
 
 
@@ -65,23 +69,23 @@ def test_the_cheapest_pool() -> None:
     dear, cheap = _template({"a": 8, "b": 10, "c": 6}), _template({"a": 7, "b": 10, "c": 6.5})
     for frame in (_frame(dear, cheap), _frame(cheap, dear)):
         launches = Launches(frame)
-        assert launches.least_for({0: 3})[1] == _price(7)
-        assert launches.least_for({0: 1})[1] == _price(6)
-    assert Launches(_frame(_template({"a": 8, "b": 10, "c": 6}, types=0b010))).least_for({})[1] == _price(10)
-    assert Launches(_frame(_template({"a": 8}))).least_for({})[1] is None
+        assert launches.least_for(_bytes({0: 3}))[1] == _price(7)
+        assert launches.least_for(_bytes({0: 1}))[1] == _price(6)
+    assert Launches(_frame(_template({"a": 8, "b": 10, "c": 6}, types=0b010))).least_for(_bytes({}))[1] == _price(10)
+    assert Launches(_frame(_template({"a": 8}))).least_for(_bytes({}))[1] is None
 
 
 def test_answers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answers are cached up to a limit; the order of a need does not matter."""
+    """The answers are cached up to a limit; the bytes of a need are the key."""
     monkeypatch.setattr(module, "_KEPT_MAX", 2)
     launches = Launches(_frame())
-    first = launches.least_for({0: 2, 1: 1})
-    assert launches.least_for({1: 1, 0: 2}) is first
-    launches.least_for({0: 3})
-    assert launches.least_for({0: 2, 1: 1}) is first
-    launches.least_for({0: 4})
-    assert len(launches._least) == 1
-    assert launches.least_for({0: 2, 1: 1}) is not first
+    first = launches.least_for(_bytes({0: 2, 1: 1}))
+    assert launches.least_for(_bytes({1: 1, 0: 2})) is first
+    launches.least_for(_bytes({0: 3}))
+    assert launches.least_for(_bytes({0: 2, 1: 1})) is first
+    launches.least_for(_bytes({0: 4}))
+    assert len(launches._one) == 1
+    assert launches.least_for(_bytes({0: 2, 1: 1})) is not first
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Nodes that must leave: drift, expiry, repair and static pools, rule by rule (spec sections 5, 7, 19)."""
+"""Nodes that must leave: drift, expiry, repair and static pools (docs/rules.md#methods, #budgets and #repair)."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -9,18 +9,20 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from dovetail.decide.context import RoundContext
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price_refusals import Refusal
+from dovetail.decide.gates.waits import Waits
 from dovetail.decide.methods import drifted, leaving, single_node, static, unhealthy
 from dovetail.decide.methods.moves import Move
 from dovetail.decide.methods.static import NO_RESERVED_CAPACITY, STATIC_AT_LIMIT
+from dovetail.decide.refusal import Refusal
+from dovetail.decide.scene import Scene
+from dovetail.decide.work import Work
 from dovetail.model.command import Action, Command, Method
 from dovetail.model.karpenter import FeatureGate
 from dovetail.model.objects import NodePool
 from dovetail.model.policies.controls import RepairRule
 from dovetail.model.policies.policy import DisruptionPolicy
-from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, RECOMMENDED, Settings
 from dovetail.model.verdicts import Gate
 from tests.support.design_world import Town, kind, moved
 from tests.support.nodes import NOW, facts_of, minutes
@@ -210,12 +212,12 @@ def test_karpenters_drift_within_budgets() -> None:
     town.fill("b", 1)
     town.node("g", "m", pool="green", drifted=HOUR)
     town.fill("g", 1)
-    context = RoundContext(town.question())
-    run = drifted.run(context)
+    context = Scene.of(town.question())
+    run = drifted.run(Work(context))
     assert [entry.nodes for entry in run.commands] == [("g",)]
     assert sorted(run.held) == ["b"]
     town.pool("green", disruption={"budgets": [{"nodes": "0"}]})
-    run = drifted.run(RoundContext(town.question()))
+    run = drifted.run(Work(Scene.of(town.question())))
     assert (run.commands, sorted(run.held)) == ((), ["b", "g"])
 
 
@@ -242,13 +244,13 @@ def test_drift_that_is_held_is_told() -> None:
     for name in ("second", "third"):
         town.node(name, "m", drifted=HOUR)
         town.fill(name, 1)
-    run = drifted.run(RoundContext(town.question()))
+    run = drifted.run(Work(Scene.of(town.question())))
     assert [entry.nodes for entry in run.commands] == [("second",)]
     assert sorted(run.held) == ["third"]
     town.pool(disruption={"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]})
-    assert sorted(drifted.run(RoundContext(town.question())).held) == ["first", "second", "third"]
+    assert sorted(drifted.run(Work(Scene.of(town.question()))).held) == ["first", "second", "third"]
     town.pool(disruption={"consolidateAfter": "Never", "budgets": [zonal, {"nodes": "0"}]})
-    held = drifted.run(RoundContext(town.question())).held
+    held = drifted.run(Work(Scene.of(town.question()))).held
     assert {name: result.gate.value for name, result in held.items()}["first"] == "budget"
     assert len(held) == 3
 
@@ -278,13 +280,13 @@ def test_empty_nodes_go_together_within_the_budget() -> None:
         town.node(name, "m", drifted=HOUR)
     town.node("full", "m", drifted=2 * HOUR)
     town.fill("full", 1)
-    run = drifted.run(RoundContext(town.question()))
+    run = drifted.run(Work(Scene.of(town.question())))
     assert [entry.nodes for entry in run.commands] == [("a", "b")]
     assert sorted(run.held) == ["c", "full"]
     town.pool(disruption={"consolidateAfter": "Never", "budgets": [{"nodes": "3"}]})
-    assert sorted(drifted.run(RoundContext(town.question())).held) == ["full"]
+    assert sorted(drifted.run(Work(Scene.of(town.question()))).held) == ["full"]
     town.pool(disruption={"consolidateAfter": "Never", "budgets": [{"nodes": "4"}]})
-    assert sorted(drifted.run(RoundContext(town.question())).held) == []
+    assert sorted(drifted.run(Work(Scene.of(town.question()))).held) == []
 
 
 # ---------------------------------------------------------------- repair
@@ -308,21 +310,23 @@ RULE = RepairRule(index=0, condition="Ready", status="False", lasting=10 * 60 * 
     ],
 )
 def test_the_breaker(sick: int, nodes: int, tripped: bool) -> None:
-    """The breaker trips if more than a fifth (rounded up) of the nodes with a claim are unhealthy."""
+    """The breaker trips if more than a fifth (rounded up) of the nodes that have joined with a claim are unhealthy."""
     policy = DisruptionPolicy(repair=(RULE,))
 
     def made(at: int, **facts: Any) -> Any:
         ill = object() if at < sick else None
-        return SimpleNamespace(pool_name="blue", claim=True, sickness=ill, **facts)
+        return SimpleNamespace(pool_name="blue", claim=True, node=True, sickness=ill, **facts)
 
     others = [
-        SimpleNamespace(pool_name="blue", claim=None, sickness=object()),
-        SimpleNamespace(pool_name="red", claim=1, sickness=object()),
+        SimpleNamespace(pool_name="blue", claim=None, node=1, sickness=object()),
+        SimpleNamespace(pool_name="blue", claim=1, node=None, sickness=None),
+        SimpleNamespace(pool_name="red", claim=1, node=1, sickness=object()),
     ]
-    context: Any = SimpleNamespace(
-        policies={"red": DisruptionPolicy(), "blue": policy}, nodes=[*(made(at) for at in range(nodes)), *others]
+    town = Town(kind("m", "1"))
+    waits = Waits(
+        town.question(), {"red": DisruptionPolicy(), "blue": policy}, [*(made(at) for at in range(nodes)), *others]
     )
-    assert list(unhealthy.tripped_pools(context)) == ([("blue", sick, nodes)] if tripped else [])
+    assert waits.ill == ((("blue", sick, nodes),) if tripped else ())
 
 
 def test_repair_takes_the_longest_first() -> None:
@@ -339,23 +343,25 @@ def test_repair_takes_the_longest_first() -> None:
         said = tuple(replace(entry, last_transition_time=NOW - minutes(ago)) for entry in node.status.conditions)
         town.nodes[name] = replace(node, status=replace(node.status, conditions=said))
         town.fill(name, 1)
-    context = RoundContext(town.question())
+    context = Scene.of(town.question())
     assert [facts.name for facts in unhealthy.candidates(context)] == ["c", "a", "b"]
-    run = unhealthy.run(context)
+    run = unhealthy.run(Work(context))
     assert [entry.nodes for entry in run.commands] == [("c",)]
     assert run.held == {}
     town.pool(disruption={"repair": [rule], "consolidateAfter": "Never", "budgets": [{"nodes": "0"}]})
-    run = unhealthy.run(RoundContext(town.question()))
+    run = unhealthy.run(Work(Scene.of(town.question())))
     assert (run.commands, sorted(run.held)) == ((), ["a", "b", "c"])
-    assert list(unhealthy.warnings(RoundContext(town.question()))) == []
+    assert list(unhealthy.warnings(Scene.of(town.question()))) == []
     town.pool("plain")
     for number in range(5):
         town.remove(f"ok{number}")
-    run = unhealthy.run(RoundContext(town.question()))
-    assert run.commands == ()
-    assert sorted(run.held) == ["a", "b", "c"]
-    assert run.held["a"].figures == {"nodePool": "default", "unhealthy": 3, "nodes": 8}
-    (warning,) = unhealthy.warnings(RoundContext(town.question()))
+    context = Scene.of(town.question())
+    assert unhealthy.run(Work(context)).commands == ()
+    held = context.waits.of(Method.UNHEALTHY, context.by_name["a"])
+    assert held is not None
+    assert held.figures == {"nodePool": "default", "unhealthy": 3, "nodes": 8}
+    assert context.waits.of(Method.DRIFTED, context.by_name["a"]) is None
+    (warning,) = unhealthy.warnings(Scene.of(town.question()))
     assert warning == "NodePool default: 3 of 8 nodes are unhealthy, more than 20 %: nothing is repaired"
 
 
@@ -382,12 +388,12 @@ def test_the_first_that_is_worth_it_goes() -> None:
         town.node(name, "m", pool=pool)
         town.fill(name, pods)
     town.pod("b-dear-00", "b-dear", spec={"nodeSelector": {"no": "where"}})
-    run = single_node.run(RoundContext(town.question()))
+    run = single_node.run(Work(Scene.of(town.question())))
     assert [entry.nodes for entry in run.commands] == [("c",)]
     assert [nodes[0].name for nodes, _ in run.refused] == ["b-dear"]
     assert sorted(run.held) == ["a-shut"]
     town.stabilized_until = NOW + minutes(1)
-    run = single_node.run(RoundContext(town.question()))
+    run = single_node.run(Work(Scene.of(town.question())))
     assert (run.commands, run.refused, run.held) == ((), (), {})
     assert moved(town.act()) is None
 
@@ -399,17 +405,17 @@ def test_a_node_is_judged_once() -> None:
     town.node("n", "m")
     town.fill("n", 1)
     town.node("other", "xl", annotations={"karpenter.sh/do-not-disrupt": "true"})
-    context = RoundContext(town.question())
-    facts = context.by_name["n"]
-    first = single_node.judge(context, facts)
+    work = Work(Scene.of(town.question()))
+    facts = work.scene.by_name["n"]
+    first = single_node.judge(work, facts)
     assert isinstance(first, Refusal)
     assert not first.simulated
-    assert single_node.judge(context, facts) is first
-    assert single_node.unscored(context, facts) is single_node.unscored(context, facts)
-    full = single_node.judge_in_full(context, facts)
+    assert single_node.judge(work, facts) is first
+    assert single_node.unscored(work, facts) is single_node.unscored(work, facts)
+    full = single_node.judge_in_full(work, facts)
     assert isinstance(full, Refusal)
     assert (full.gate, full.simulated) == (first.gate, True)
-    assert context.pods_simulated == 1
+    assert work.pods_simulated == 1
 
 
 def _judged(**disruption: Any) -> tuple[Any, Any]:
@@ -420,9 +426,9 @@ def _judged(**disruption: Any) -> tuple[Any, Any]:
     town.fill("n", 10)
     town.node("other", "xl", annotations={"karpenter.sh/do-not-disrupt": "true"})
     town.pod("q", "other")
-    context = RoundContext(town.question())
-    facts = context.by_name["n"]
-    return single_node.judge(context, facts), single_node.judge_in_full(context, facts)
+    work = Work(Scene.of(town.question()))
+    facts = work.scene.by_name["n"]
+    return single_node.judge(work, facts), single_node.judge_in_full(work, facts)
 
 
 def test_judged_in_full() -> None:
@@ -437,3 +443,20 @@ def test_judged_in_full() -> None:
     assert (quick.gate, full.gate, quick.simulated, full.simulated) == (*[Gate.SAVINGS_THRESHOLD] * 2, False, True)
     quick, full = _judged(consolidationSavingsThreshold=1, disruptionPrice=0.01)
     assert (quick.gate, full.gate) == (Gate.WASTE, Gate.WASTE)
+
+
+@pytest.mark.parametrize("why", ["drifted", "expired"])
+@pytest.mark.parametrize("settings", [DOVETAIL, RECOMMENDED], ids=["default", "recommended"])
+def test_a_node_that_has_to_go_makes_way_for_the_cheapest_that_does(why: str, settings: Settings) -> None:
+    """Its pods restart anyway, so the replacement is what they need now, not what the node was."""
+    town = Town(
+        kind("old-big", "0.40", cpu=8), kind("new-big", "0.36", cpu=8), kind("small", "0.09", cpu=2), settings=settings
+    )
+    town.pool(disruption={"consolidationPolicy": "WhenEmpty"})
+    drifted = timedelta(hours=1) if why == "drifted" else None
+    town.node("n", "old-big", age=timedelta(days=3), drifted=drifted, life="Never" if drifted else "48h")
+    town.pod("p", "n", cpu="1500m")
+    [command] = town.round().commands
+    assert command.action is (Action.REPLACE_DRIFTED if drifted else Action.REPLACE_EXPIRED)
+    [replacement] = command.replacements
+    assert replacement.instance_types[0] == "small"

@@ -1,5 +1,6 @@
 """A memory that rounds share: what it may keep, and when time or a change invalidates it."""
 
+from dataclasses import replace
 from datetime import timedelta
 from unittest import mock
 
@@ -8,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
 from dovetail.decide.facts.cache import FactsCache
-from dovetail.decide.gates import passing
+from dovetail.decide.gates import table
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.outcome import RoundResult
+from dovetail.decide.scene import Scene
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import Deployment, ReplicaSet
@@ -60,6 +61,18 @@ def test_a_node_in_flight_is_not_remembered_as_staying() -> None:
     assert shell.verdicts()["a"] != "marked-for-deletion"
 
 
+def test_nominations_concern_their_own_nodes_only() -> None:
+    """Karpenter's nominations come with the settings: only nodes that they name, or named, are read again."""
+    shell = _Shell()
+    before = shell.decider.scene(shell.town.question(catalogue=shell.catalogue)).by_name
+    first = {name: before[name] for name in "ab"}
+    for nominated in ((), ("a",), ()):
+        settings = replace(shell.town.settings, nominated_nodes=nominated)
+        scene = shell.decider.scene(replace(shell.town.question(catalogue=shell.catalogue), settings=settings))
+        assert scene.by_name["b"] is first["b"]
+        assert scene.by_name["a"].nominated is bool(nominated)
+
+
 def test_a_pdb_counts_only_where_it_allows_nothing() -> None:
     """A cached free node is blocked once a PDB allows nothing, and free again afterwards."""
     shell = _Shell()
@@ -79,7 +92,7 @@ def _dicts(cache: FactsCache) -> list[dict[str, object]]:
 def test_nothing_is_remembered_of_nodes_that_are_gone() -> None:
     """Of a node that is gone no trace is left, though a do-not-disrupt had expired or a PDB had refused there."""
     shell = _Shell()
-    town, cache = shell.town, shell.decider._facts
+    town, cache = shell.town, shell.decider._memory.facts
     assert cache is not None
     for value in ("30m", "90m", "true"):
         name = f"brief-{value}"
@@ -129,7 +142,7 @@ _CHANGES = st.lists(
 )
 
 
-def _answers(context: RoundContext) -> dict[str, object]:
+def _answers(context: Scene) -> dict[str, object]:
     """Return where the gates of all nodes end, and which nodes pass, by method."""
     ends = {facts.name: end for facts, end in zip(context.nodes, context.first_closed(), strict=True)}
     return {**ends, **{method: [facts.name for facts in context.passing(method)] for method in Method}}
@@ -179,7 +192,7 @@ def test_refused_evictions_follow_the_pdbs(changes: list[tuple[str, str, int, st
         question = town.question(catalogue=shell.catalogue)
         context, plain = shell.decider.scene(question), Decider(memory=False).scene(question)
         assert list(map(repr, context.nodes)) == list(map(repr, plain.nodes))
-        with mock.patch.object(passing, "_FEW", few):
+        with mock.patch.object(table, "_FEW", few):
             if asks == "one":
                 found = [facts.name for facts in context.passing(Method.DRIFTED)]
                 assert found == [facts.name for facts in plain.passing(Method.DRIFTED)]
@@ -212,7 +225,7 @@ def test_nodes_that_come_and_go_take_no_facts_from_others(come: tuple[str, ...],
     context, plain = shell.decider.scene(question), Decider(memory=False).scene(question)
     assert list(map(repr, context.nodes)) == list(map(repr, plain.nodes))
     assert all(context.by_name[name] is before[name] for name in before if name not in gone)
-    memory = shell.decider._facts
+    memory = shell.decider._memory.facts
     assert memory is not None
     assert memory._sums.keys() == memory._nodes.keys() == context.by_name.keys()
     assert shell.decider.round(question).verdicts == Decider(memory=False).round(question).verdicts

@@ -1,4 +1,4 @@
-"""From nodes to a command, step by step, with a scripted context (spec sections 5 and 8)."""
+"""From nodes to a command, step by step, with a scripted context (docs/rules.md#methods and #price)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.balanced import PoolTotals
 from dovetail.decide.gates.budgets import Allowance, DomainAllowance
 from dovetail.decide.gates.price import Approved
-from dovetail.decide.gates.price_refusals import Refusal, below_threshold
+from dovetail.decide.gates.price_refusals import below_threshold
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.methods import moves, multi_node, single_node
 from dovetail.decide.methods.method import (
@@ -25,9 +25,19 @@ from dovetail.decide.methods.method import (
     held_back,
     take_within,
 )
-from dovetail.decide.methods.moves import Move, bare_command, command_of, cost_move, plain_move, refuse_unplaced, score
-from dovetail.decide.refusals.sieve import Possible
-from dovetail.decide.refusals.unready import STARTING
+from dovetail.decide.methods.moves import (
+    Move,
+    Possible,
+    bare_command,
+    command_of,
+    cost_move,
+    plain_move,
+    refuse_unplaced,
+    score,
+)
+from dovetail.decide.refusal import Refusal
+from dovetail.decide.refusals.starting import STARTING
+from dovetail.decide.scene import Scene
 from dovetail.model.command import Action, Method
 from dovetail.model.objects import ObjectMeta, Pod
 from dovetail.model.policies.policy import Budget, ConsolidationPolicy, DisruptionPolicy
@@ -37,6 +47,7 @@ from dovetail.scheduling.entries import ALL_TYPES
 from dovetail.scheduling.result import LaunchPrice, NewNode, NodePlacement, SimulationResult, Unplaced
 from tests.support.launches import DOLLAR, kind_at, new_node, source
 from tests.support.nodes import NOW, facts_of, minutes
+from tests.support.towns import Town
 
 HOUR = 3600 * 10**9
 CHEAP, DEAR, GONE = kind_at("cheap", 2), kind_at("dear", 4), kind_at("gone")
@@ -58,19 +69,20 @@ class _Context:
         self.simulation = SimulationResult(candidates=(), new_nodes=new_nodes, **parts.pop("simulation", {}))
         self.in_flight = InFlight(back_off=parts.pop("back_off", {}))
         self.required: Fraction = parts.pop("required", Fraction(0))
-        self.least: Any = parts.pop("least", [(0, None, False)])
-        self.several: bool | None = None
+        self.least: Any = parts.pop("least", [(0, None)])
         self.simulated: list[tuple[Sequence[NodeFacts], bool, Any]] = []
-        self.unready = SimpleNamespace(destination=lambda _: parts.get("unready"))
-        self.foreseen: bool = parts.get("foreseen", False)
+        lands = parts.get("unready")
+        self.scene = self
+        self.starting = SimpleNamespace(
+            destination=lambda _: lands, lands=lambda nodes, _: [lands is not None for _ in nodes]
+        )
         self.bounds = SimpleNamespace(
-            replacements_at_least=lambda _: self.least[0][:2], replacement_at_least=self._replacement_at_least
+            together=lambda _: self.least[0],
+            needs_alone=lambda nodes: [()] * len(nodes),
+            least_for_each=lambda _: iter(self.least),
         )
-        self.known: Any = None
-        self.kept: list[tuple[Any, bool]] = []
-        self.standing: Any = SimpleNamespace(
-            of=lambda *_: self.known, keep=lambda _, __, found, alone: self.kept.append((found, alone))
-        )
+        self.needs = None
+        self.certain: dict[str, Any] = {}
         self.scores: dict[tuple[str, ...], Any] = {}
         self.totals = {
             "default": PoolTotals(
@@ -79,15 +91,16 @@ class _Context:
         }
         self.snapshot = SimpleNamespace(frame=SimpleNamespace(machines=SimpleNamespace(named=lambda names: names)))
 
-    def _replacement_at_least(self, _: int, *, several: bool) -> Any:
-        self.several = several
-        return self.least
+    def priced(self, nodes: Sequence[NodeFacts], new_nodes: Sequence[NewNode]) -> tuple[NewNode, ...]:
+        """Return new nodes at their list prices, as without commitments."""
+        return tuple(new_nodes)
+
+    def really_saved(self, nodes: Sequence[NodeFacts], new_nodes: Sequence[NewNode], savings: int) -> int:
+        """Return the savings by list prices, as without commitments."""
+        return savings
 
     def index_of(self, _: NodeFacts) -> int:
         return 0
-
-    def foresees_unready(self, _: NodeFacts) -> bool:
-        return self.foreseen
 
     def sources(self, nodes: Sequence[NodeFacts]) -> Any:
         made = [source(facts.name, facts.price // DOLLAR) for facts in nodes]
@@ -201,19 +214,6 @@ def test_pods_without_a_place(homeless: list[Unplaced], waiting: list[Unplaced],
 # ---------------------------------------------------------------- refusals without a simulation
 
 
-def test_a_foreseen_result_needs_no_simulation() -> None:
-    """One node whose simulation is foreseen is refused without it, unless it is asked in full, or for some types."""
-    context = _Context(foreseen=True, simulation={"list_uninitialized": lambda: (_unplaced("c"),)})
-    assert _told(_cost(context)) == ("uninitialized-destination", {}, False)
-    assert not context.simulated
-    in_full = ("uninitialized-destination", {"pod": "d/c", "pods": 1}, True)
-    assert _told(_cost(context, in_full=True)) == in_full
-    assert _told(_cost(context, launchable=("cheap",))) == in_full
-    assert _told(_cost(context, _node("a"), _node("b"))) == in_full
-    refused = _Context(foreseen=True, required=Fraction(9 * DOLLAR))
-    assert _told(_cost(refused))[0] == "savings-threshold"
-
-
 def test_the_words_about_a_starting_node_are_found_on_request() -> None:
     """A refusal for a starting node names the pod and the node only where it is read."""
     nodes = (_node("a", 2),)
@@ -230,10 +230,10 @@ def test_the_words_about_a_starting_node_are_found_on_request() -> None:
 @pytest.mark.parametrize(
     ("parts", "told"),
     [
-        ({"least": [(2, None, False)]}, ("new-nodes", {"newNodes": 2, "newNodesMax": 1}, False)),
-        ({"least": [(1, None, False)]}, None),
-        ({"least": [(1, 2, False)]}, "price"),
-        ({"least": [(1, 1, False)]}, None),
+        ({"least": [(2, None)]}, ("new-nodes", {"newNodes": 2, "newNodesMax": 1}, False)),
+        ({"least": [(1, None)]}, None),
+        ({"least": [(1, 2)]}, "price"),
+        ({"least": [(1, 1)]}, None),
         ({"unready": (POD, "x")}, ("uninitialized-destination", {}, False)),
         ({"required": Fraction(3 * DOLLAR)}, "savings-threshold"),
         ({"required": Fraction(2 * DOLLAR)}, None),
@@ -242,8 +242,7 @@ def test_the_words_about_a_starting_node_are_found_on_request() -> None:
 def test_what_needs_no_simulation(count: int, parts: dict[str, Any], told: Any) -> None:
     """A bound refuses a move: too many nodes, none cheaper, a starting node, or too little savings."""
     least = [
-        (number, None if launch is None else _launch(launch), stands)
-        for number, launch, stands in parts.get("least", [(0, None, False)])
+        (number, None if launch is None else _launch(launch)) for number, launch in parts.get("least", [(0, None)])
     ]
     nodes = [_node(str(each), 2 if count == 1 else 1) for each in range(count)]
     context = _Context(**{**parts, "least": least})
@@ -264,45 +263,24 @@ def test_what_needs_no_simulation(count: int, parts: dict[str, Any], told: Any) 
 def test_several_new_nodes_may_be_dearer_each() -> None:
     """The price of one machine refuses nothing if several may be launched."""
     for most, refused in ((1, True), (2, False)):
-        context = _Context(least=[(1, _launch(9), False)], most=most)
+        context = _Context(least=[(1, _launch(9))], most=most)
         assert isinstance(_cost(context, _node("a"), _node("b", 4)), Refusal) is refused
-        context = _Context(least=[(1, None, False)], most=most)
-        _cost(context)
-        assert context.several is not refused
 
 
-def test_what_is_certain_is_kept() -> None:
-    """What is certain whatever a node saves is cached, with whether it rests only on pods that fit nowhere else."""
-    for alone in (True, False):
-        context = _Context(least=[(0, None, False), (2, None, alone)])
-        outcome = _cost(context)
-        assert context.kept == [(outcome, alone)]
-        context = _Context(least=[(2, None, alone)])
-        context.standing = None
-        assert isinstance(_cost(context), Refusal)
-    unready = _Context(unready=(POD, "x"))
-    outcome = _cost(unready)
-    assert unready.kept == [(outcome, False)]
-    open_one = _Context(least=[(1, _launch(1), True)])
-    assert isinstance(_cost(open_one), Move)
-    assert open_one.kept == [(Possible(_launch(1)), False)]
-
-
-def test_what_is_known_is_not_computed_again() -> None:
-    """A refusal that stands is returned as it is; if only the savings may refuse a node, they are compared again."""
-    context = _Context(least=[(2, None, True)])
-    context.known = below_threshold(1, 2, Fraction(3), replaced=False)
-    assert _cost(context) is context.known
-    context = _Context(least=[(2, None, True)], required=Fraction(3 * DOLLAR))
-    context.known = Possible(_launch(1))
+def test_what_is_certain_is_found_once() -> None:
+    """A refusal that a round has found is returned again; if only the savings may refuse a node, they are compared."""
+    context = _Context(least=[(2, None)])
+    assert _cost(context) is _cost(context)
+    assert context.certain.keys() == {"n"}
+    context = _Context(least=[(2, None)], required=Fraction(3 * DOLLAR))
+    context.certain["n"] = Possible(_launch(1))
     assert _told(_cost(context, _node(price=3)))[0] == "savings-threshold"
     assert isinstance(_cost(context, _node(price=4)), Move)
-    assert context.kept == []
 
 
 def test_the_last_launch_counts_for_the_threshold() -> None:
     """The cheapest launch lowers the best possible savings; Karpenter has no threshold."""
-    least, required = [(1, _launch(1), False)], Fraction(3 * DOLLAR)
+    least, required = [(1, _launch(1))], Fraction(3 * DOLLAR)
     assert _told(_cost(_Context(least=least, required=required), _node(price=3)))[0] == "savings-threshold"
     assert isinstance(_cost(_Context(least=least, required=required), _node(price=4)), Move)
     context = _Context(least=least, required=required, settings=KARPENTER_1_15)
@@ -378,12 +356,12 @@ def test_a_bare_command() -> None:
     """A command without replacements saves the node's whole price."""
     nodes = (_node("a"), _node("b", 4))
     made = moves.replacement_of(new_node(CHEAP))
-    context: Any = _Context()
-    assert bare_command(context, Method.EMPTY, nodes).savings == 9 * DOLLAR
-    assert bare_command(context, Method.EMPTY, nodes, saves=False).savings == 0
-    command = bare_command(context, Method.DRIFTED, nodes, (made,))
+    scene = Scene.of(Town().question())
+    assert bare_command(scene, Method.EMPTY, nodes).savings == 9 * DOLLAR
+    assert bare_command(scene, Method.EMPTY, nodes, saves=False).savings == 0
+    command = bare_command(scene, Method.DRIFTED, nodes, (made,))
     assert (command.savings, command.action, command.required_savings) == (0, Action.REPLACE_DRIFTED, 0)
-    assert bare_command(context, Method.DRIFTED, nodes).action is Action.DELETE_DRIFTED
+    assert bare_command(scene, Method.DRIFTED, nodes).action is Action.DELETE_DRIFTED
 
 
 # ---------------------------------------------------------------- what budgets hold
@@ -446,7 +424,10 @@ def test_a_hold_is_told_as_it_is() -> None:
     ("entry", "said"),
     [
         ({"active": False, "active_domain": "b"}, "goes one zone at a time and is in b now; this node is in a."),
-        ({"active": False, "domain": ""}, "and is in (no label) now; this node is in (no label)."),
+        (
+            {"active": False, "domain": "(no label)", "active_domain": "b"},
+            "goes one zone at a time and is in b now; this node is in (no label).",
+        ),
         (
             {"in_line": True},
             "Others in zone a of NodePool blue drifted earlier and go first: nodes 1 of 3, 2 in flight.",

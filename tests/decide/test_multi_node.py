@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.methods.moves import Move
 from dovetail.decide.methods.multi_node import bisect, look_further, search
+from dovetail.decide.refusal import Refusal
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.model.verdicts import Gate
 from tests.support.design_world import Town, kind

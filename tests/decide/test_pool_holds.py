@@ -1,4 +1,4 @@
-"""The rules that hold a whole pool: windows and health limits (spec sections 14 and 17)."""
+"""The rules that hold a whole pool: windows and health limits (docs/rules.md#windows and #health)."""
 
 from datetime import datetime
 from typing import Any

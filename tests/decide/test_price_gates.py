@@ -1,4 +1,4 @@
-"""The price gates of a cost action, one by one (spec section 8)."""
+"""The price gates of a cost action, one by one (docs/rules.md#price)."""
 
 from dataclasses import replace
 from fractions import Fraction

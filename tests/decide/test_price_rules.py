@@ -1,4 +1,4 @@
-"""The price gates one by one, with whole dollars, on hand-made nodes (spec sections 8, 21 and 22)."""
+"""The price gates one by one, with whole dollars, on hand-made nodes (docs/rules.md#price, #value and #waste)."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -9,8 +9,8 @@ from msgspec.structs import replace as change
 
 from dovetail.decide.gates import price
 from dovetail.decide.gates.price import Approved, Judgement, Source
-from dovetail.decide.gates.price_refusals import PRICE_GATES, Refusal
 from dovetail.decide.gates.price_sum import judge_new_nodes
+from dovetail.decide.refusal import PRICE_GATES, Refusal
 from dovetail.model import names
 from dovetail.model.objects import SelectorRequirement
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, MinValuesPolicy, Settings

@@ -10,21 +10,21 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
 from dovetail.decide.document import plan_document
-from dovetail.decide.gates.timers import in_grace_period
 from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.methods import single_node
 from dovetail.decide.methods.moves import Move
 from dovetail.decide.question import Question
 from dovetail.decide.round import plan_round
+from dovetail.decide.scene import Scene
+from dovetail.decide.work import Work
 from dovetail.model import names
 from dovetail.model.cluster import cluster_of
 from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.objects import Condition
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
-from dovetail.plan.counterfactual import ask, counterfactuals
+from dovetail.plan.explaining.counterfactual import ask, counterfactuals
 from tests.support.design_world import Town
 from tests.support.towns import build, shapes, towns
 
@@ -35,8 +35,8 @@ often = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCh
 sometimes = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-def _scene(town: Town) -> RoundContext:
-    return RoundContext(town.question())
+def _scene(town: Town) -> Scene:
+    return Scene.of(town.question())
 
 
 @often
@@ -74,7 +74,7 @@ def test_zones_in_turn(town: Town) -> None:
                 _check_zone(context, command, list(before))
 
 
-def _check_zone(context: RoundContext, command: Command, in_flight: list[str]) -> None:
+def _check_zone(context: Scene, command: Command, in_flight: list[str]) -> None:
     for pool in {context.by_name[name].pool_name for name in command.nodes}:
         _, sequential = context.ledger.topology_budgets(pool)
         if sequential is None:
@@ -104,7 +104,7 @@ def test_every_node_has_one_verdict(town: Town) -> None:
 def test_a_node_in_its_grace_period_is_in_no_cost_action(town: Town) -> None:
     """A node in its grace period is neither source nor destination of a cost action; pending pods may land there."""
     context = _scene(town)
-    hidden = {facts.name for facts in context.nodes if in_grace_period(facts, town.now)}
+    hidden = {facts.name for facts in context.nodes if facts.hidden_until is not None and town.now < facts.hidden_until}
     waiting = {f"default/{name}" for name, pod in town.pods.items() if not pod.spec.node_name}
     for method in town.round(every_method=True, every_candidate=True).methods[3:]:
         commands = [*method.commands, *(entry.command for entry in method.alone or () if entry.command)]
@@ -131,8 +131,8 @@ def test_the_order_of_the_input_changes_nothing(shape: dict[str, Any], rng: rand
 
 
 def _worth_it(town: Town) -> set[str]:
-    context = _scene(town)
-    return {facts.name for facts in context.cost_order if isinstance(single_node.judge(context, facts), Move)}
+    work = Work(_scene(town))
+    return {facts.name for facts in work.scene.cost_order if isinstance(single_node.judge(work, facts), Move)}
 
 
 def _with_threshold(shape: dict[str, Any], value: float) -> Town:

@@ -1,7 +1,5 @@
 """Small rules of a round that mutation tests found unchecked: each test fails without its rule."""
 
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -10,7 +8,6 @@ import pytest
 from dovetail.decide.decider import Decider
 from dovetail.decide.facts.pod_sums import DAEMON, RESCHEDULABLE, TERMINAL, PodSums
 from dovetail.decide.gates.balanced import judge_shares
-from dovetail.decide.search.growth import Chosen, Growth
 from dovetail.model.objects import ObjectMeta, Pod
 from dovetail.model.settings import DOVETAIL
 from tests.support.design_world import NOW, Town, kind, moved
@@ -84,35 +81,6 @@ def test_balanced_scores(saved: float, disturbed: float, score: float | None) ->
     """A move that disturbs nothing passes; a refusal carries its score."""
     refusal = judge_shares("blue", saved, disturbed)
     assert (None if refusal is None else refusal.figures["score"]) == (None if score is None else pytest.approx(score))
-
-
-class _TooHopeful:
-    """Bound a set by the sum of its nodes' values, whether or not the set passes."""
-
-    def __init__(self, worth: Sequence[float]) -> None:
-        self.worth = worth
-
-    def at_most(self, chosen: Sequence[int]) -> float:
-        return sum(self.worth[at] for at in chosen)
-
-    def prefixes_at_most(self, order: Sequence[int]) -> list[float]:
-        return [self.at_most(order[: size + 1]) for size in range(len(order))]
-
-    def each_at_most(self, chosen: Sequence[int], others: Sequence[int]) -> list[float]:
-        return [self.at_most([*chosen, other]) for other in others]
-
-
-def test_an_exchange_is_judged_once_however_many_orders_there_are() -> None:
-    """A neighbour that appears in two orders is simulated once."""
-    judged: Counter[Chosen] = Counter()
-
-    def judge(chosen: Chosen) -> float | None:
-        judged[chosen] += 1
-        return 3.0 if chosen == (0,) else None
-
-    growth = Growth(_TooHopeful([3.0, 4.0, 4.0, 4.0]), judge, allows=lambda chosen: True, spent=lambda: False)
-    assert growth.run([[0, 1, 2, 3], [0, 3, 2, 1]]) == (0,)
-    assert [judged[place,] for place in (1, 2, 3)] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Steering (spec section 23): closing nodes, the next victim pod, and what stays unchanged."""
+"""Steering (docs/rules.md#steering): closing nodes, the next victim pod, and what stays unchanged."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Steering with exact figures and a scripted context (spec section 23)."""
+"""Steering with exact figures and a scripted context (docs/rules.md#steering)."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.steering import STAYS, YOUNG, steer
+from dovetail.decide.facts.victims import STAYS, Victims
+from dovetail.decide.steering import YOUNG, steer
 from dovetail.model import names
+from dovetail.model.money import UNIT
 from dovetail.model.objects import Node, NodeClaim, ObjectMeta, OwnerReference, Pod, Taint, TopologySpreadConstraint
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, SteeringMode
@@ -33,7 +35,8 @@ def _node(name: str, *pods: Pod, worth: float = 1.0, closing: bool = False, **fa
     if closing:
         taint = Taint(key=names.CLOSING_TAINT, effect="PreferNoSchedule")
         node = msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=(taint,)))
-    parts = {"node": node, "claim": OLD, "price_float": worth, "reschedulable": pods or (_pod(name, name),), **facts}
+    priced = {"price": round(worth * UNIT), "price_float": worth}
+    parts = {"node": node, "claim": OLD, **priced, "reschedulable": pods or (_pod(name, name),), **facts}
     return facts_of(name=name, **parts)
 
 
@@ -49,20 +52,25 @@ def _context(
     return SimpleNamespace(
         now=NOW,
         nodes=nodes,
+        victims=Victims(),
+        price_scale=UNIT,
         haste=SimpleNamespace(restless_until=lambda facts: parts.get("restless", {}).get(facts.name)),
         settings=parts.get("settings", PREFER),
         gate_context=SimpleNamespace(managed_pools=parts.get("managed")),
         index_of=lambda facts: [each.name for each in nodes].index(facts.name),
+        needs=SimpleNamespace(
+            demand=np.array(wants or [(0, 0)]),
+            of=lambda chosen, _: [[each.name for each in nodes].index(facts.name) for facts in chosen],
+        ),
         snapshot=SimpleNamespace(
             frame=frame,
-            movers=lambda place: SimpleNamespace(demand=SimpleNamespace(total=dict(enumerate(wants[place])))),
             surroundings=SimpleNamespace(features=SimpleNamespace(has=lambda gate: gate in gates)),
         ),
     )
 
 
 def _closing(*nodes: NodeFacts, **parts: Any) -> str:
-    return " ".join(steer(_context(*nodes, **parts)).closing)
+    return " ".join(steer(_context(*sorted(nodes, key=lambda facts: facts.name), **parts)).closing)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +105,11 @@ def test_the_worth_decides() -> None:
     nodes = [_node("b"), _node("c", worth=3.0), _node("a"), _node("empty", reschedulable=())]
     plenty = {"empty": (1000, 1000)}
     assert _closing(*nodes, room=plenty) == "c a b"
-    assert steer(_context(*nodes, room=plenty)).worth == (("c", 3.0), ("a", 1.0), ("b", 1.0))
+    assert steer(_context(*sorted(nodes, key=lambda facts: facts.name), room=plenty)).worth == (
+        ("c", 3.0),
+        ("a", 1.0),
+        ("b", 1.0),
+    )
     kept = [_node("a", worth=STAYS - 0.1), _node("b", worth=1.0, closing=True), _node("empty", reschedulable=())]
     assert _closing(*kept, room=plenty) == "b a"
     beaten = [_node("a", worth=STAYS + 0.1), _node("b", worth=1.0, closing=True), _node("empty", reschedulable=())]

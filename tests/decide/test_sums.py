@@ -74,13 +74,18 @@ def _sums(
 
     context: Any = SimpleNamespace(
         closed=tuple(closed),
+        price_scale=DOLLAR,
         index_of=lambda facts: int(facts.name),
         sources=sources,
+        by_name={str(at): facts_of(name=str(at)) for at in range(len(totals))},
+        needs=SimpleNamespace(
+            demand=np.array(totals).reshape(len(totals), 2),
+            of=lambda chosen, _: np.array([int(facts.name) for facts in chosen], dtype=np.int64),
+        ),
         snapshot=SimpleNamespace(
             frame=frame,
-            movers=lambda at: SimpleNamespace(
-                demand=SimpleNamespace(total=dict(enumerate(totals[at]))), classes=classes
-            ),
+            movers=lambda at: SimpleNamespace(classes=classes),
+            states=[SimpleNamespace(name=str(at)) for at in range(len(totals))],
             leaving=[(count + at, ()) for at in range(len(leaving))],
         ),
     )
@@ -132,9 +137,9 @@ def test_unit_prices() -> None:
 def test_machine_prices() -> None:
     """The machine price is the lowest over all pools that may launch it and have a price."""
     templates = [_template(0b011, {"a": 8.0, "c": 1.0}), _template(0b111, {"a": 7.0, "b": 9.0, "c": None})]
-    assert machine_prices(_frame(PLENTY, templates=templates)) == {0: 7.0, 1: 9.0}
+    assert machine_prices(_frame(PLENTY, templates=templates), DOLLAR) == {0: 7.0, 1: 9.0}
     templates.reverse()
-    assert machine_prices(_frame(PLENTY, templates=templates)) == {0: 7.0, 1: 9.0}
+    assert machine_prices(_frame(PLENTY, templates=templates), DOLLAR) == {0: 7.0, 1: 9.0}
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,21 @@ import msgspec
 import pytest
 
 from dovetail.decide.decider import Decider
-from dovetail.decide.gates.price_refusals import Refusal
+from dovetail.decide.in_flight import InFlight
+from dovetail.decide.question import CostHold
+from dovetail.decide.refusal import Refusal
+from dovetail.decide.round import plan_round
 from dovetail.model import names
 from dovetail.model.command import Command, Method
 from dovetail.model.verdicts import Gate
-from tests.support.design_world import Town, kind
+from tests.support.design_world import NOW, Town, kind
 
 CHEAP = {"consolidationSavingsThreshold": 0}
+LATER = NOW + timedelta(minutes=2)
+SETTLES = (
+    "An action of method empty in NodePool x has just finished: cost actions in NodePool default wait for the pool to "
+    "settle"
+)
 
 
 def _again(town: Town, command: Command) -> Command | Refusal:
@@ -77,6 +85,40 @@ def test_what_stops_it(gate: Gate, change: Any) -> None:
     again = _again(town, command)
     assert isinstance(again, Refusal)
     assert again.gate is gate
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"settling": {"default": CostHold(until=LATER, after="an action of method empty in NodePool x")}}, SETTLES),
+        (
+            {"settling_nodes": {"a": CostHold(until=LATER)}},
+            "An action has just finished: no cost action takes",
+        ),
+        ({"in_flight": InFlight(regrown={"default": LATER})}, "The last cost action in NodePool default did not hold"),
+        ({"settling": {"other": CostHold(until=LATER)}}, ""),
+        ({"settling_nodes": {"b": CostHold(until=LATER)}}, ""),
+        ({"settling": {"default": CostHold(until=NOW)}}, ""),
+    ],
+)
+def test_what_a_cost_command_waits_for(change: dict[str, Any], why: str) -> None:
+    """A pool that settles, a node that does, or a cost action that did not hold refuses a cost command; others don't.
+
+    The round and the validation give the same gate and the same sentence.
+    """
+    town = _deleting()
+    command = _decided(town)
+    question = town.question(**change)
+    answer = Decider(memory=False).revalidate(command, question)
+    verdict = next(entry for entry in plan_round(question).verdicts if entry.node == "a")
+    if not why:
+        assert (answer, verdict.verdict) == (command, "eligible")
+        return
+    assert isinstance(answer, Refusal)
+    assert (answer.gate, answer.why) == (Gate.STABILIZATION, f"a: {verdict.why}")
+    assert verdict.verdict == Gate.STABILIZATION.value
+    assert verdict.why.startswith(why)
+    assert verdict.why.endswith("2m more.")
 
 
 def test_another_command_took_the_budget() -> None:
@@ -184,3 +226,22 @@ def test_drift_that_was_mended() -> None:
     again = _again(town, command)
     assert isinstance(again, Refusal)
     assert again.gate is Gate.NOT_DRIFTED
+
+
+def test_a_replacement_of_another_pool_is_another_command() -> None:
+    """If the simulation would now launch the same types in another pool, the planned replacement is refused."""
+    for weight, refused in ((0, False), (50, True)):
+        town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
+        town.pool(disruption=CHEAP, weight=10)
+        town.node("n", "l")
+        town.fill("n", 2, cpu="1000m")
+        command = _decided(town)
+        assert command.replacements[0].node_pool == "default"
+        town.pool("other", disruption=CHEAP, weight=weight)
+        again = _again(town, command)
+        assert isinstance(again, Refusal) is refused
+        if isinstance(again, Refusal):
+            assert (again.gate, again.why) == (
+                Gate.NEW_NODES,
+                "The replacement that was planned would not do any more.",
+            )

@@ -10,12 +10,13 @@ import pytest
 
 from dovetail.decide import round as rounds
 from dovetail.decide import verdict
-from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
-from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.methods.method import MethodRun
+from dovetail.decide.refusal import Refusal
 from dovetail.decide.round import decide
+from dovetail.decide.scene import Scene
+from dovetail.decide.work import Work
 from dovetail.model import names
 from dovetail.model.command import Action, Command, Method
 from dovetail.model.karpenter import FeatureGate, KarpenterSettings
@@ -85,12 +86,29 @@ def test_who_waits_for_its_turn(
     """Above a number of pods, nodes that were not simulated wait for their turn."""
     monkeypatch.setattr(verdict, "PODS_MAX", 1)
     cost = method is Method.SINGLE_NODE
-    context: Any = SimpleNamespace(
+    work: Any = SimpleNamespace(
         pods_simulated=spent,
         judged={"node": 1} if asked and cost else {},
         has_simulated=lambda facts: asked and not cost,
     )
-    assert verdict._waits_for_its_turn(context, method, facts_of(pods=0 if empty else 1)) is waits
+    assert verdict._waits_for_its_turn(work, method, facts_of(pods=0 if empty else 1)) is waits
+
+
+@pytest.mark.parametrize("most", range(1, 7))
+def test_verdicts_do_not_depend_on_what_was_read_before(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """What other parts of a result simulate when they are read does not use up the pods of the verdicts."""
+    monkeypatch.setattr(verdict, "PODS_MAX", most)
+    monkeypatch.setattr(verdict, "FIRST_GATE_PODS_MAX", 0)
+    town = _town(consolidationSavingsThreshold=9, disruptionPrice=100)
+    town.node("idle", "m")
+    for name in ("a", "b"):
+        town.node(name, "m", drifted=HOUR)
+        town.fill(name, 1)
+    town.pod("stuck", "b", spec={"nodeSelector": {"no": "where"}})
+    first, other = town.round(), town.round()
+    assert first.could_save["n"]
+    assert first.brief_verdicts == other.brief_verdicts
+    assert first.verdicts == other.verdicts
 
 
 def test_a_pool_whose_action_did_not_hold() -> None:
@@ -112,19 +130,19 @@ def test_a_batch_is_not_judged_alone() -> None:
     town = _town()
     town.node("n2", "m")
     town.fill("n2", 1)
-    context = RoundContext(town.question())
-    runs = {method: ask(context) for method, ask in rounds.METHODS.items() if method is not Method.UNHEALTHY}
+    work = Work(Scene.of(town.question()))
+    runs = {method: ask(work) for method, ask in rounds.METHODS.items() if method is not Method.UNHEALTHY}
     batch = frozenset(name for command in runs[Method.MULTI_NODE].commands for name in command.nodes)
     assert batch == {"n", "n2"}
     for name, there, not_there in (
         ("n", Method.MULTI_NODE, Method.SINGLE_NODE),
         ("other", Method.SINGLE_NODE, Method.MULTI_NODE),
     ):
-        chains = verdict.chains_of(context, runs, context.by_name[name], batch)
+        chains = verdict.chains_of(work, runs, work.scene.by_name[name], batch)
         assert there in chains
         assert not_there not in chains
     del runs[Method.DRIFTED]
-    assert Method.DRIFTED not in verdict.chains_of(context, runs, context.by_name["other"], batch)
+    assert Method.DRIFTED not in verdict.chains_of(work, runs, work.scene.by_name["other"], batch)
 
 
 def test_the_batch_is_told_as_such() -> None:
@@ -144,9 +162,9 @@ def test_methods_that_are_left_out() -> None:
     """Excluded methods are not evaluated."""
     town = _town()
     town.node("idle", "m")
-    context = RoundContext(town.question())
-    assert moved(decide(context).commands[0]) == ("deleteEmpty", ("idle",))
-    assert moved(decide(context, without=(Method.EMPTY,)).commands[0]) == ("deleteCost", ("n",))
+    work = Work(Scene.of(town.question()))
+    assert moved(decide(work).commands[0]) == ("deleteEmpty", ("idle",))
+    assert moved(decide(work, without=(Method.EMPTY,)).commands[0]) == ("deleteCost", ("n",))
 
 
 def test_blocked_moves_are_those_of_the_threshold() -> None:
@@ -160,10 +178,10 @@ def test_blocked_moves_are_those_of_the_threshold() -> None:
 def test_buffers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Buffers are counted by node; buffers without room are left out."""
     town = _town()
-    context = RoundContext(town.question())
+    context = Scene.of(town.question())
     first, second = (context.snapshot.node_index(name) for name in ("n", "other"))
     monkeypatch.setattr(rounds, "buffers_by_name", lambda _: {"b": [second, first, None, second], "c": []})
-    rows = [(row.name, row.replicas, row.nodes, row.carried) for row in decide(context).buffers]
+    rows = [(row.name, row.replicas, row.nodes, row.carried) for row in decide(Work(context)).buffers]
     assert rows == [("b", 4, (("n", 1), ("other", 2)), 3), ("c", 0, (), 0)]
 
 
@@ -198,12 +216,13 @@ def test_moves_that_were_judged(several: Any, one: Any, told: list[tuple[str, bo
         if entry is not None
     }
     names_ = ("a1", "a2", "b1", "b2")
-    context: Any = SimpleNamespace(
-        scores={("a1", "b1"): {"a": 0.25, "b": 0.5}, ("b1",): {"b": 9.0}},
+    scene: Any = SimpleNamespace(
         by_name={name: facts_of(name=name, pool_name=name[0]) for name in names_},
         policies={"a": DisruptionPolicy(), "b": DisruptionPolicy(consolidation_policy=ConsolidationPolicy.BALANCED)},
     )
-    found = list(rounds._judged_moves(context, runs))
+    work = Work(scene)
+    work.scores = {("a1", "b1"): {"a": 0.25, "b": 0.5}, ("b1",): {"b": 9.0}}
+    found = list(rounds._judged_moves(work, runs))
     assert [(entry.node_pool, entry.approved, entry.score) for entry in found] == told
     policies = {"a": "WhenEmptyOrUnderutilized", "b": "Balanced"}
     assert all(entry.policy == policies[entry.node_pool] for entry in found)
@@ -238,7 +257,7 @@ def test_who_repairs() -> None:
         (("plain", "repairs"), (), True),
         (("plain", "repairs"), ((FeatureGate.NODE_REPAIR, True),), False),
     ):
-        context = RoundContext(_repairing(*pools, gates=gates).question())
+        context = Scene.of(_repairing(*pools, gates=gates).question())
         if "repairs" in pools:
             assert context.policies["repairs"].repair, context.policies["repairs"].problems
         assert (Method.UNHEALTHY in rounds._methods(context)) is asked

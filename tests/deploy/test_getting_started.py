@@ -45,7 +45,8 @@ def test_the_page_can_be_followed(new_api_server: Callable[..., ControlPlane], t
         assert world.traces() == []
     plan = shown["dovetail plan"]
     assert re.search(r"^Now: \w+ .*node-", plan.stdout, re.MULTILINE), plan.stdout
-    assert plan.stdout.splitlines()[-1] == "Prices: built-in EC2 table of us-east-1, of 2026-08-22."
+    prices = r"Prices: built-in EC2 table of us-east-1, of 2026-08-22\. They are \d+ days old\."
+    assert re.fullmatch(prices, plan.stdout.splitlines()[-1])
     assert "planning as if all were" in plan.stderr
     assert "Gates (" in shown["dovetail explain NODE"].stdout
     assert "general" in shown["dovetail budgets --days 7"].stdout

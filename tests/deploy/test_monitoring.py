@@ -41,6 +41,8 @@ def test_queries_use_only_labels_that_exist() -> None:
     labels = {"le", "instance"}
     for collector in Metrics().__dict__.values():
         labels |= {*getattr(collector, "_labelnames", ())}
+    for family in Metrics().rounds.describe():
+        labels |= {*family._labelnames}
     for where, query in _queries():
         used = {name for group in re.findall(r"(?:by|on) ?\(([^)]*)\)", query) for name in re.split(r",\s*", group)}
         used |= set(re.findall(r"(\w+)(?:=~|!=|=)\"", query))

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from dovetail.lifecycle.messages import (
     TaintNode,
     UntaintNode,
 )
+from dovetail.lifecycle.published import PublishedState, encode_state
 from dovetail.live.actuate import Actuator
 from dovetail.live.capture import CaptureError, capture
 from dovetail.live.holds import release
@@ -44,9 +45,12 @@ from dovetail.live.kubernetes.credentials import connect
 from dovetail.live.kubernetes.lease import LeaderElection
 from dovetail.live.kubernetes.resources import RESOURCES
 from dovetail.live.kubernetes.watch import Informer
+from dovetail.live.publish import KEY as STATE_KEY
+from dovetail.live.publish import StatePublisher, read_state
 from dovetail.live.record_key import SECRET_NAME, KeyRefusedError, load_seal
 from dovetail.live.step_down import stop_controllers
 from dovetail.model.command import Action, Method, Replacement
+from dovetail.model.settings import DOVETAIL
 from tests.deploy.account import install, kubeconfig_for, may, token_of
 from tests.paths import ROOT
 from tests.support.chart import NAMESPACE, Tree, atoms, without
@@ -64,7 +68,9 @@ VIEWER = next(tree for tree in MANIFESTS if tree["metadata"]["name"] == "dovetai
 ATOMS = [(name, atom) for name, role in ROLES.items() for atom in atoms(role)]
 IDS = [f"{name.partition('/')[0]}-{atom[2]}-{atom[3]}".replace("/", ".") for name, atom in ATOMS]
 NAME = "permissions"
+STATE_AT = datetime.now(UTC)
 WAIT_SECONDS = 180.0
+LEASE_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/dovetail"
 
 
 @dataclass
@@ -94,10 +100,46 @@ def _installed(server: ControlPlane, trees: list[Tree], space: str, folder: Path
         config = kubeconfig_for(server, token, folder / "kubeconfig", space)
         with Client(int(server.base_url.rsplit(":", 1)[1]), token, server.ca_path) as account:
             made = Installed(server, admin, account, config)
+            admin.apply(AUTOSCALERS)
+            eventually(lambda: may_list_autoscalers(admin))
             for tree in _one_of_each():
                 admin.apply(tree)
                 made.objects[tree["kind"]] = tree
             yield made
+
+
+AUTOSCALERS: Tree = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": "verticalpodautoscalers.autoscaling.k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, for tests"},
+    },
+    "spec": {
+        "group": "autoscaling.k8s.io",
+        "scope": "Namespaced",
+        "names": {
+            "kind": "VerticalPodAutoscaler",
+            "listKind": "VerticalPodAutoscalerList",
+            "plural": "verticalpodautoscalers",
+            "singular": "verticalpodautoscaler",
+        },
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+"""The CRD of VerticalPodAutoscalers, without their schema: not every cluster has it."""
+
+
+def may_list_autoscalers(admin: Client) -> bool:
+    """Return whether the server serves the kind by now."""
+    return admin.request("GET", "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers")[0] == 200
 
 
 def _one_of_each() -> list[Tree]:
@@ -127,6 +169,11 @@ def _one_of_each() -> list[Tree]:
         ("storage.k8s.io/v1", "CSINode", {"spec": {"drivers": []}}),
         ("scheduling.k8s.io/v1", "PriorityClass", {"value": 5}),
         ("v1", "Namespace", {}),
+        (
+            "autoscaling.k8s.io/v1",
+            "VerticalPodAutoscaler",
+            {"spec": {"targetRef": {"kind": "Deployment", "name": "x"}}},
+        ),
     ]
     assert {row[1] for row in rows} == {resource.kind for resource in RESOURCES}
     namespaced = {resource.kind for resource in RESOURCES if resource.namespaced}
@@ -178,8 +225,8 @@ async def _watches(client: ApiClient, made: Installed) -> list[str]:
     return list(notes.values())
 
 
-async def _election(client: ApiClient) -> list[str]:
-    """Acquire the Lease and release it."""
+async def _election(client: ApiClient, made: Installed) -> list[str]:
+    """Acquire the Lease, create it again after it was deleted, and release it."""
     notes: list[str] = []
     led = asyncio.Event()
 
@@ -202,6 +249,9 @@ async def _election(client: ApiClient) -> list[str]:
     task = asyncio.create_task(election.run())
     async with asyncio.timeout(WAIT_SECONDS):
         while not led.is_set() and not notes:
+            await asyncio.sleep(0.01)
+        await asyncio.to_thread(made.admin.request, "DELETE", LEASE_PATH)
+        while not notes and (await asyncio.to_thread(made.admin.request, "GET", LEASE_PATH))[0] != 200:
             await asyncio.sleep(0.01)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -305,23 +355,26 @@ async def _releasing(client: ApiClient, made: Installed) -> list[str]:
     return tally.failed
 
 
+async def _publishing(client: ApiClient) -> list[str]:
+    """Write the leader's state."""
+    warned: list[str] = []
+    publisher = StatePublisher(client=client, namespace=NAMESPACE, fence=lambda: True, warn=warned.append)
+    await publisher.write(encode_state(PublishedState(by="tried", at=datetime.now(UTC), settings=DOVETAIL)))
+    return warned
+
+
 async def _everything(made: Installed) -> list[str]:
     async with ApiClient(connect(str(made.kubeconfig))) as client:
         crd = await look_at_crd(client)
         complaints = [crd.note] if crd.note else []
         complaints += await _watches(client, made)
-        complaints += await _election(client)
+        complaints += await _election(client, made)
         complaints += await _key(client, made)
+        complaints += await _publishing(client)
         complaints += await _actions(client, made)
         complaints += await _releasing(client, made)
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "dovetail"}}
-    lease["metadata"]["namespace"] = NAMESPACE  # type: ignore[index]
-    made.admin.request(
-        "PATCH",
-        made.admin.path_of(lease),
-        {"spec": {"holderIdentity": None, "leaseDurationSeconds": 1}},
-        kind="application/merge-patch+json",
-    )
+    made.admin.request("DELETE", LEASE_PATH)
+    made.admin.apply(next(tree for tree in MANIFESTS if tree["kind"] == "Lease"))
     return complaints
 
 
@@ -350,6 +403,8 @@ def test_nothing_else_is_allowed(installed: Installed) -> None:
         ("", "secrets", "get"),
         ("", "secrets", "create"),
         ("", "secrets", "list"),
+        ("", "configmaps", "get"),
+        ("", "configmaps", "patch"),
         ("", "nodes", "delete"),
         ("karpenter.sh", "nodepools", "delete"),
         ("karpenter.sh", "nodeclaims/status", "update"),
@@ -472,15 +527,30 @@ def viewer(api_server: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -
         config = kubeconfig_for(api_server, token, tmp_path_factory.mktemp("viewer") / "kubeconfig")
         port = int(api_server.base_url.rsplit(":", 1)[1])
         with Client(port, token, api_server.ca_path) as account:
+            _leads(admin)
             yield Installed(api_server, admin, account, config)
 
 
 async def _captured(made: Installed) -> list[str]:
     async with ApiClient(connect(str(made.kubeconfig))) as client:
         try:
-            return (await capture(client)).warnings
+            warnings = (await capture(client)).warnings
         except CaptureError as error:
             return [str(error)]
+        reading = await read_state(client, NAMESPACE, STATE_AT + timedelta(hours=1))
+        return [*warnings, *([reading.problem] if reading.problem else [])]
+
+
+def _leads(admin: Client) -> None:
+    """Publish a state, and let its writer lead."""
+    state = {"data": {STATE_KEY: encode_state(PublishedState(by="tried", at=STATE_AT, settings=DOVETAIL)).decode()}}
+    held = {"spec": {"holderIdentity": "tried", "renewTime": f"{STATE_AT + timedelta(hours=1):%Y-%m-%dT%H:%M:%S.%fZ}"}}
+    for group, name, patch in (
+        ("/api/v1", "configmaps/dovetail-state", state),
+        ("/apis/coordination.k8s.io/v1", "leases/dovetail", held),
+    ):
+        path = f"{group}/namespaces/{NAMESPACE}/{name}"
+        admin.request("PATCH", path, patch, kind="application/merge-patch+json")
 
 
 def test_the_role_for_people_suffices_for_a_plan(viewer: Installed) -> None:
@@ -491,13 +561,14 @@ def test_the_role_for_people_suffices_for_a_plan(viewer: Installed) -> None:
 @pytest.mark.parametrize("atom", list(atoms(VIEWER)), ids=lambda atom: f"{atom[2]}-{atom[3]}")
 def test_the_role_for_people_has_nothing_to_spare(viewer: Installed, atom: tuple[int, str, str, str]) -> None:
     """Without one of the viewer's permissions, an essential kind stops the capture and others are warnings by name."""
-    _, group, resource, verb = atom
+    number, group, resource, verb = atom
+    name = (VIEWER["rules"][number].get("resourceNames") or [""])[0]
     viewer.admin.apply(without(VIEWER, atom))
     try:
-        eventually(lambda: not may(viewer.account, group, resource, verb))
+        eventually(lambda: not may(viewer.account, group, resource, verb, name=name))
         complaints = asyncio.run(_captured(viewer))
     finally:
         viewer.admin.apply(VIEWER)
-        eventually(lambda: may(viewer.account, group, resource, verb))
+        eventually(lambda: may(viewer.account, group, resource, verb, name=name))
     assert len(complaints) == 1
     assert _names(complaints[0], resource, verb)

@@ -132,13 +132,13 @@ def test_never_means_not_even_empty_nodes() -> None:
 
 
 def test_a_budget_for_one_reason_leaves_the_others() -> None:
-    """Spec section 1: reasons limit a budget to what they name."""
+    """docs/rules.md#policy: reasons limit a budget to what they name."""
     town = _town([{"nodes": "0", "reasons": ["Drifted", "Underutilized"]}], _time(6, 12), nodes=3)
     assert moved(town.act()) == ("deleteEmpty", ("n00", "n01", "n02"))
 
 
 def test_a_broken_budget_closes_what_it_names_only() -> None:
-    """Spec section 1: an unreadable budget allows 0 for the reasons it names, and other reasons go on."""
+    """docs/rules.md#policy: an unreadable budget allows 0 for the reasons it names, and other reasons go on."""
     broken = {"nodes": "5", "schedule": "0 25 * * *", "duration": "1h", "reasons": ["Empty"]}
     town = _town([broken], _time(6, 12), nodes=2)
     assert town.act() is None
@@ -149,7 +149,7 @@ def test_a_broken_budget_closes_what_it_names_only() -> None:
 
 
 def test_not_ready_and_leaving_nodes_use_it_up() -> None:
-    """Spec sections 7 and 12: nodes marked for deletion and NotReady nodes use up a budget."""
+    """docs/rules.md#budgets and docs/deviations.md: nodes marked for deletion and NotReady nodes use up a budget."""
     town = _town([{"nodes": "3"}], _time(6, 12), nodes=6)
     town.node("n90", "m", ready=False)
     town.pod("busy", "n90")

@@ -1,4 +1,4 @@
-"""The controls beyond the five designs (spec sections 13 to 18), each rule as a table of cases."""
+"""The controls beyond the five designs (docs/rules.md#controls), each rule as a table of cases."""
 
 import dataclasses
 import json
@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
 from dovetail.decide.gates.budgets import flat_allowance
 from dovetail.decide.in_flight import LeavingNode
+from dovetail.decide.scene import Scene
 from dovetail.model.command import Method
 from dovetail.model.policies.policy import Reason
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
@@ -436,7 +436,7 @@ def test_a_window_that_cannot_be_read_is_told() -> None:
     town.pool()
     town.node("n", "m")
     town.pod("p", "n", annotations={"dovetail.dev/disruption-window": "now and then"})
-    [told] = RoundContext(town.question()).by_name["n"].unreadable
+    [told] = Scene.of(town.question()).by_name["n"].unreadable
     assert told.startswith("pod default/p: dovetail.dev/disruption-window: ")
     assert told.endswith("it never opens")
 
@@ -446,7 +446,7 @@ def test_of_equally_tight_budgets_the_first_is_named() -> None:
     town = Town(kind("m", "0.10", cpu=4))
     town.pool(disruption={"budgets": [{"nodes": "0"}, {"nodes": "0%"}]})
     town.node("n", "m")
-    context = RoundContext(town.question())
+    context = Scene.of(town.question())
     policy = context.policies["default"]
     found = flat_allowance(policy, 1, 0, Reason.UNDERUTILIZED, town.settings, town.now)
     assert found.budget is policy.budgets[0]

@@ -121,7 +121,7 @@ def test_initialized_stands_in_for_a_pod_event() -> None:
 
 
 def test_drift_does_not_look_at_it() -> None:
-    """Spec section 2: drift ignores the grace period of both the drifted node and the destination."""
+    """docs/rules.md#timers: drift ignores the grace period of both the drifted node and the destination."""
     town = _town()
     town.node("node-a", "m", idle=MINUTES, drifted=MINUTES)
     town.node("node-b", "m", idle=MINUTES)
@@ -134,7 +134,7 @@ def test_drift_does_not_look_at_it() -> None:
 
 
 def test_pending_pods_may_land_there() -> None:
-    """Spec section 2: a node in its grace period is closed to moved pods only.
+    """docs/rules.md#timers: a node in its grace period is closed to moved pods only.
 
     The pending pod takes the room that node-a's pod would need elsewhere; it lands on the settling node.
     """

@@ -72,7 +72,7 @@ def test_replace_where_pods_find_no_room(why: str) -> None:
 
 
 def test_oldest_expiry_first() -> None:
-    """Spec section 5: the node that expired first goes first."""
+    """docs/rules.md#methods: the node that expired first goes first."""
     town = Town(kind("m", "0.40"))
     town.pool(disruption={"expireAfter": "100h", "budgets": [{"nodes": "1"}]})
     for name, age in (("a", 101), ("b", 103), ("c", 102)):
@@ -83,7 +83,7 @@ def test_oldest_expiry_first() -> None:
 
 @pytest.mark.parametrize(("age", "goes"), [(timedelta(hours=100) - timedelta(seconds=1), False), (100 * HOUR, True)])
 def test_expired_from_the_very_second(age: timedelta, goes: bool) -> None:
-    """Spec section 5: a node is expired if age >= expireAfter."""
+    """docs/rules.md#methods: a node is expired if age >= expireAfter."""
     town = Town(kind("m", "0.40"))
     town.pool(disruption={"expireAfter": "100h", "consolidateAfter": "Never"})
     town.node("n", "m", age=age)
@@ -92,7 +92,7 @@ def test_expired_from_the_very_second(age: timedelta, goes: bool) -> None:
 
 
 def test_empty_expired_nodes_go_together() -> None:
-    """Spec section 5: empty nodes that are expired or drifted are deleted together."""
+    """docs/rules.md#methods: empty nodes that are expired or drifted are deleted together."""
     town = Town(kind("m", "0.40"))
     town.pool(disruption={"expireAfter": "100h", "consolidateAfter": "Never"})
     for name in ("a", "b", "c"):
@@ -101,7 +101,7 @@ def test_empty_expired_nodes_go_together() -> None:
 
 
 def test_several_commands_side_by_side() -> None:
-    """Spec section 5: a command takes one node, so a budget of three leads to three commands."""
+    """docs/rules.md#methods: a command takes one node, so a budget of three leads to three commands."""
     town = Town(kind("m", "0.40"))
     town.pool(disruption={"budgets": [{"nodes": "3"}], "consolidateAfter": "Never"})
     for number in range(6):
@@ -116,7 +116,7 @@ def test_several_commands_side_by_side() -> None:
 
 @pytest.mark.parametrize("blocked_by", ["pod", "pdb", "both allowed by a deadline"])
 def test_blocked_by_pods_that_cannot_be_evicted(blocked_by: str) -> None:
-    """Drift is blocked by pods that can't be evicted; a terminationGracePeriod lifts that (spec section 12).
+    """Drift is blocked by pods that can't be evicted; a terminationGracePeriod lifts that (docs/deviations.md).
 
     Design: lifecycle-controller.
     """
@@ -142,7 +142,7 @@ def test_blocked_by_pods_that_cannot_be_evicted(blocked_by: str) -> None:
 
 
 def test_cost_waits_for_the_cluster_to_settle() -> None:
-    """Lifecycle-controller and spec section 12: stabilization holds cost actions only."""
+    """Lifecycle-controller and docs/deviations.md: stabilization holds cost actions only."""
     town = _town()
     town.stabilized_until = town.now + timedelta(minutes=5)
     for _ in range(3):
@@ -177,7 +177,7 @@ def test_lower_disruption_cost_first() -> None:
 
 
 def test_a_static_pool_terminates_first() -> None:
-    """Spec section 5: a static pool's drifted node is deleted and Karpenter refills; its own profile replaces it."""
+    """docs/rules.md#methods: a static pool's drifted node is deleted and Karpenter refills; its profile replaces it."""
     for settings, action, launched in ((DOVETAIL, "deleteDrifted", []), (KARPENTER_1_15, "replaceDrifted", [()])):
         town = Town(kind("m", "0.40"), settings=settings)
         town.pool("fixed", replicas=2, disruption={})

@@ -1,4 +1,4 @@
-"""Node repair (spec section 19): candidates, order, budgets, breaker, and what blocks it."""
+"""Node repair (docs/rules.md#repair): candidates, order, budgets, breaker, and what blocks it."""
 
 import dataclasses
 from datetime import timedelta
@@ -7,10 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from dovetail.decide.decider import Decider
+from dovetail.decide.refusal import Refusal
 from dovetail.lifecycle.effects.claim_effects import drain_bound
 from dovetail.model.karpenter import FeatureGate, KarpenterSettings
 from dovetail.model.objects import Condition
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
+from dovetail.model.verdicts import Gate
 from tests.support.design_world import NOW, Town, kind, moved
 
 MINUTE = timedelta(minutes=1)
@@ -94,6 +97,36 @@ def test_the_breaker(nodes: int, sick: int, goes: bool) -> None:
     result = made.round()
     assert bool(result.commands) is goes
     assert any("nothing is repaired" in text for text in result.warnings) is not goes
+
+
+def test_claims_that_never_joined_do_not_open_the_breaker() -> None:
+    """The breaker counts nodes, not NodeClaims without one: 5 ill of 10 stay held beside 20 claims."""
+    made = town(10)
+    for number in range(5):
+        fall_ill(made, f"n{number}", 20 * MINUTE)
+    for number in range(20):
+        made.node(f"claim{number}", "m")
+        del made.nodes[f"claim{number}"]
+    result = made.round()
+    assert result.commands == ()
+    assert any("5 of 10 nodes are unhealthy" in text for text in result.warnings)
+    verdict = next(entry for entry in result.verdicts if entry.node == "n0")
+    assert (verdict.verdict, verdict.gates[-1].figures["nodes"]) == ("health", 10)
+
+
+def test_the_breaker_is_asked_again_at_validation() -> None:
+    """A repair that was decided before too many nodes fell ill is refused when it is validated."""
+    made = town(10)
+    fall_ill(made, "n0", 20 * MINUTE)
+    command = made.act()
+    assert command is not None
+    decider = Decider()
+    assert decider.revalidate(command, made.question()) == command
+    for number in (1, 2):
+        fall_ill(made, f"n{number}", MINUTE)
+    answer = decider.revalidate(command, made.question())
+    assert isinstance(answer, Refusal)
+    assert (answer.gate, "3 of 10 nodes are unhealthy" in answer.why) == (Gate.HEALTH, True)
 
 
 @pytest.mark.parametrize(

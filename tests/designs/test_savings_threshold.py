@@ -14,7 +14,7 @@ from dovetail.model.money import format_money, parse_money
 from dovetail.model.settings import DOVETAIL
 from tests.support.design_world import Town, kind, moved, spot_kind
 
-TEN_HOURS = "10h"
+LIFE = "1000h"
 
 
 def _threshold(value: float) -> dict[str, Any]:
@@ -22,8 +22,8 @@ def _threshold(value: float) -> dict[str, Any]:
 
 
 def _aged(share: float) -> timedelta:
-    """Return the age at this share of a life of ten hours."""
-    return timedelta(hours=10) * share
+    """Return the age at this share of a life of a thousand hours."""
+    return timedelta(hours=1000) * share
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_issue_7146(threshold: float, through_life: float, pods: int, goes: bool
     """Savings-threshold, Issue #7146: m6a.large at $0.086 with five pods, m7i-flex.large at $0.080."""
     town = Town(kind("m6a.large", "0.086", cpu=2, memory=8), kind("m7i-flex.large", "0.080", cpu=2, memory=8))
     town.pool(disruption=_threshold(threshold))
-    town.node("n", "m6a.large", age=_aged(through_life), life=TEN_HOURS)
+    town.node("n", "m6a.large", age=_aged(through_life), life=LIFE)
     town.fill("n", pods, cpu="300m")
     command = town.act()
     assert moved(command) == (("replaceCost", ("n",)) if goes else None)
@@ -82,7 +82,7 @@ def test_several_nodes_add_up(replacement: str, through_life: float, goes: bool)
     town = Town(kind("half", "0.50", cpu=4, memory=16), kind("whole", replacement, cpu=8, memory=32))
     town.pool(disruption=_threshold(0.01))
     for name, pods in (("a", 3), ("b", 7)):
-        town.node(name, "half", age=_aged(through_life), life=TEN_HOURS)
+        town.node(name, "half", age=_aged(through_life), life=LIFE)
         town.fill(name, pods, cpu=f"{3600 // pods}m", memory="64Mi")
     command = town.act()
     assert moved(command) == (("replaceCost", ("a", "b")) if goes else None)
@@ -92,7 +92,7 @@ def test_several_nodes_add_up(replacement: str, through_life: float, goes: bool)
 
 
 def test_sum_over_pools() -> None:
-    """Spec section 8, gate 3: the required savings are the sum over nodes with their pool's threshold."""
+    """docs/rules.md#price, gate 3: the required savings are the sum over nodes with their pool's threshold."""
     for threshold_b, goes in ((0.01, True), (0.011, False)):
         town = Town(kind("half", "0.50", cpu=4, memory=16), kind("whole", "0.90", cpu=8, memory=32))
         town.pool("pa", disruption=_threshold(0.01))
@@ -163,7 +163,7 @@ def test_half_way_all_fifty_pass() -> None:
 
     savings-threshold says that all 50 pass; of its twelve marginal types those that save $0.02 to $0.04 can't.
     """
-    town = _spot_town(["0.04"] * 12 + FIFTY[12:], age=_aged(0.5), life=TEN_HOURS)
+    town = _spot_town(["0.04"] * 12 + FIFTY[12:], age=_aged(0.5), life=LIFE)
     town.settings = replace(DOVETAIL, spot_minimum_types=50)
     command = town.act()
     assert command is not None
@@ -200,7 +200,7 @@ def test_a_dense_cheap_node_stays_until_it_ages(through_life: float, goes: bool)
     """Savings-threshold, Consolidate-delete behavior: a $0.10 node with 20 pods, fresh and at 90 % of its life."""
     town = Town(kind("cheap", "0.10"), kind("big", "1.00", cpu=32))
     town.pool(disruption=_threshold(0.01))
-    town.node("n", "cheap", age=_aged(through_life), life=TEN_HOURS)
+    town.node("n", "cheap", age=_aged(through_life), life=LIFE)
     town.fill("n", 20)
     town.node("other", "big", annotations={names.DO_NOT_DISRUPT: "true"})
     town.fill("other", 1)
@@ -220,7 +220,7 @@ def test_zero_is_the_old_behaviour() -> None:
 
 
 def test_negative_costs_ask_for_less() -> None:
-    """Spec section 3: pods of negative cost lower the required savings; a node's cost may be negative."""
+    """docs/rules.md#cost: pods of negative cost lower the required savings; a node's cost may be negative."""
     town = Town(kind("old", "0.1001"), kind("new", "0.10"))
     town.pool(disruption=_threshold(0.01))
     town.node("n", "old")

@@ -1,4 +1,4 @@
-"""Surge (spec section 20): which Deployments move by a rolling update, its cost, and what blocks it."""
+"""Surge (docs/rules.md#surge): which Deployments move by a rolling update, its cost, and what blocks it."""
 
 from datetime import timedelta
 from typing import Any

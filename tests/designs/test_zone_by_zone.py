@@ -3,16 +3,21 @@
 Design: topology-budgets, AZ-sequential disruption budget for drift.
 """
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
+import msgspec
 import pytest
 
-from dovetail.decide.in_flight import LeavingNode
+from dovetail.api.rolling import NOT_ROLLING
+from dovetail.decide.in_flight import InFlight, LeavingNode, Resting
 from dovetail.model import names
 from dovetail.model.command import Method
-from tests.support.design_world import NOW, Town, kind, moved
+from dovetail.plan.to_end import plan_to_end
+from tests.support.design_world import NOW, Town, kind, moved, stamp
 
 MINUTE = timedelta(minutes=1)
 ONE_PER_ZONE = {"nodes": "1", "topologyKey": names.ZONE, "sequential": True, "reasons": ["Drifted"]}
@@ -34,7 +39,7 @@ def _town(budgets: list[dict[str, Any]], per_zone: int = 3, now: datetime = NOW,
 def _roll(town: Town, step: timedelta = MINUTE, limit: int = 500) -> Iterator[list[str]]:
     """Play a roll: rounds until nothing more starts, then the oldest in flight ends; give who is in flight."""
     for _ in range(limit):
-        while (command := town.act()) is not None:
+        while (command := town.act(keeps_rolls=True)) is not None:
             town.mark(command)
         if not town.leaving:
             return
@@ -92,7 +97,7 @@ def test_story_3_a_quarter_of_the_zone() -> None:
 
 
 def test_without_sequential_each_domain_has_its_own() -> None:
-    """Spec section 7: a topology budget without `sequential` caps every domain the same way, all at once."""
+    """docs/rules.md#budgets: a topology budget without `sequential` caps every domain the same way, all at once."""
     budget = {"nodes": "1", "topologyKey": names.ZONE, "reasons": ["Drifted"]}
     town = _town([budget])
     started = []
@@ -103,7 +108,7 @@ def test_without_sequential_each_domain_has_its_own() -> None:
 
 
 def test_the_smallest_of_several_topology_budgets() -> None:
-    """Spec section 7: the smallest topology budget without `sequential` counts."""
+    """docs/rules.md#budgets: the smallest topology budget without `sequential` counts."""
     budgets = [{"nodes": nodes, "topologyKey": names.ZONE, "reasons": ["Drifted"]} for nodes in ("2", "1")]
     town = _town(budgets)
     while (command := town.act()) is not None:
@@ -140,7 +145,7 @@ def _in_flight(town: Town, name: str, method: Method, since: timedelta) -> None:
     ],
 )
 def test_the_active_zone(in_flight: list[tuple[str, Method, int]], turn: str) -> None:
-    """Topology-budgets, Zone Selection, and spec section 7 for several zones in flight."""
+    """Topology-budgets, Zone Selection, and docs/rules.md#budgets for several zones in flight."""
     town = _town([{**ONE_PER_ZONE, "nodes": "2"}])
     for name, method, since in in_flight:
         _in_flight(town, name, method, since * MINUTE)
@@ -177,7 +182,7 @@ def test_terminating_nodes_are_not_counted() -> None:
 
 
 def test_nodes_without_the_label_are_a_domain() -> None:
-    """Spec section 7: nodes that lack the label form a domain of their own."""
+    """docs/rules.md#budgets: nodes that lack the label form a domain of their own."""
     town = Town(kind("m", "0.20"))
     town.pool(
         disruption={"budgets": [{**ONE_PER_ZONE, "topologyKey": "example.com/rack"}], "consolidateAfter": "Never"}
@@ -202,7 +207,7 @@ def test_only_the_first_active_sequential_budget_counts() -> None:
 
 
 def test_without_drifted_it_does_nothing() -> None:
-    """Spec section 7: a topology budget whose reasons leave out Drifted does nothing, and a warning says so."""
+    """docs/rules.md#budgets: a topology budget whose reasons leave out Drifted does nothing, and a warning says so."""
     town = _town([{**ONE_PER_ZONE, "reasons": ["Underutilized"]}])
     while (command := town.act()) is not None:
         town.mark(command)
@@ -217,7 +222,7 @@ def _nail(town: Town, *nodes: str) -> None:
 
 
 def test_a_node_that_cannot_go_takes_no_ones_place() -> None:
-    """Spec section 7: a node whose pods find no place does not use up the allowance."""
+    """docs/rules.md#budgets: a node whose pods find no place does not use up the allowance."""
     town = _town([ONE_PER_ZONE])
     _nail(town, "a0", "a1")
     assert moved(town.act()) == ("deleteDrifted", ("a2",))
@@ -232,6 +237,15 @@ def test_nor_where_every_domain_has_its_own() -> None:
         town.mark(command)
         started.extend(command.nodes)
     assert started == ["b0", "c0", "a2"]
+
+
+def test_an_empty_key_is_no_key() -> None:
+    """A budget with `topologyKey: ""` is a flat one, for all its reasons."""
+    town = _town([{"nodes": "2", "topologyKey": ""}])
+    while (command := town.act()) is not None:
+        town.mark(command)
+    assert sorted(town.leaving) == ["a0", "a1"]
+    assert {row.allowed for row in town.round().budgets} == {2}
 
 
 def test_it_says_why_each_was_passed_over() -> None:
@@ -258,7 +272,7 @@ def test_a_roll_goes_past_a_node_that_cannot_go() -> None:
 
 
 def test_a_zone_is_done_before_the_next_begins() -> None:
-    """Where no node of the active domain can go the roll waits there, and says for what.
+    """Where no node of the active domain can go the roll waits there at first, and says for what.
 
     Design: topology-budgets, Sequential.
     """
@@ -270,7 +284,7 @@ def test_a_zone_is_done_before_the_next_begins() -> None:
 
 
 def test_a_node_that_may_not_be_touched_is_no_candidate() -> None:
-    """Spec section 7: the oldest candidate sets the active domain; a node behind a PDB is no candidate."""
+    """docs/rules.md#budgets: the oldest candidate sets the active domain; a node behind a PDB is no candidate."""
     town = _town([ONE_PER_ZONE])
     for number in range(3):
         town.pod(f"a{number}-kept", f"a{number}", labels={"app": "kept"})
@@ -278,8 +292,328 @@ def test_a_node_that_may_not_be_touched_is_no_candidate() -> None:
     assert moved(town.act()) == ("deleteDrifted", ("b0",))
 
 
+# ---------------------------------------------------------------- a zone is finished before the next
+
+
+def _order(flights: Iterable[list[str]]) -> str:
+    """Return the zones in the order in which their nodes began to leave."""
+    return "".join(name[0] for name in dict.fromkeys(name for flight in flights for name in flight))
+
+
+@pytest.mark.parametrize("nodes", ["1", "2", "40%"])
+@pytest.mark.parametrize(
+    "stamps",
+    [
+        pytest.param([0] * 12, id="equal stamps"),
+        pytest.param([3, 0, 1, 4, 2, 2, 5, 1, 3, 0, 4, 5], id="stamps spread over five minutes"),
+    ],
+)
+def test_a_roll_changes_zone_twice(stamps: list[int], nodes: str) -> None:
+    """Twelve nodes of three zones change zone exactly twice, whatever the stamps of their drift.
+
+    Design: topology-budgets, Rolling drift across AZs one at a time.
+    """
+    town = Town(kind("m", "0.20"))
+    town.pool(disruption={"budgets": [{**ONE_PER_ZONE, "nodes": nodes}], "consolidateAfter": "Never"})
+    for place, minute in enumerate(stamps):
+        zone, number = "abc"[place % 3], place // 3
+        town.node(f"{zone}{number}", "m", zone=zone, drifted=timedelta(hours=1) - minute * MINUTE)
+        town.fill(f"{zone}{number}", 1)
+    order = _order(_roll(town))
+    assert sorted(order) == sorted("abc" * 4)
+    assert sum(one != other for one, other in pairwise(order)) == 2
+    assert names.ROLLING_DOMAIN not in town.pools["default"].metadata.annotations
+
+
+def _mark(domain: str | None, **parts: Any) -> dict[str, str]:
+    tree = {"key": names.ZONE, "value": domain, "since": stamp(NOW), **parts}
+    return {names.ROLLING_DOMAIN: json.dumps(tree)}
+
+
+def _marked_town(annotations: dict[str, str], **parts: Any) -> Town:
+    town = _town([ONE_PER_ZONE], **parts)
+    town.pool(disruption={"budgets": [ONE_PER_ZONE], "consolidateAfter": "Never"}, annotations=annotations)
+    return town
+
+
+@pytest.mark.parametrize(
+    ("annotation", "goes"),
+    [
+        pytest.param(_mark("b"), "b0", id="a zone that was begun goes on, though another drifted earlier"),
+        pytest.param(_mark("d"), "a0", id="a zone without drifted nodes is done"),
+        pytest.param(_mark(None), "a0", id="so are the nodes without the label"),
+        pytest.param({names.ROLLING_DOMAIN: "zone b"}, "a0", id="what can't be read is ignored"),
+        pytest.param({names.ROLLING_DOMAIN: '{"key": 1, "value": "b"}'}, "a0", id="nor what has another shape"),
+        pytest.param(
+            {names.ROLLING_DOMAIN: '{"key": "example.com/rack", "value": "b", "since": "2026-05-13T15:30:00Z"}'},
+            "a0",
+            id="or is about another label",
+        ),
+        pytest.param({names.ROLLOUT: '{"turns": ["a"]}'}, "b0", id="a zone that had its turn comes last"),
+        pytest.param({names.ROLLOUT: '{"turns": ["a", "b", "c"]}'}, "a0", id="until all had theirs"),
+        pytest.param({names.ROLLOUT: '["a"]'}, "a0", id="unless that can't be read"),
+    ],
+)
+def test_the_zone_that_was_begun(annotation: dict[str, str], goes: str) -> None:
+    """The annotation on the NodePool says in which zone the roll goes on; `a` has the oldest drift."""
+    town = _marked_town(annotation)
+    assert moved(town.act()) == ("deleteDrifted", (goes,))
+
+
+@pytest.mark.parametrize(
+    ("own", "goes"),
+    [
+        pytest.param([], "b0", id="the zone that was begun still has drifted nodes"),
+        pytest.param([("b0", Method.DRIFTED, 1)], "b1", id="or has one in flight, for a shorter time"),
+        pytest.param([("c1", Method.DRIFTED, 1)], "c2", id="a command for drift elsewhere goes first"),
+    ],
+)
+def test_karpenters_own_deletions_begin_no_zone(own: list[tuple[str, Method, int]], goes: str) -> None:
+    """A drifted node that Karpenter ends elsewhere (expiry, interruption) does not take the turn of the zone begun."""
+    budgets = [{**ONE_PER_ZONE, "nodes": "3"}]
+    town = _town(budgets)
+    town.pool(disruption={"budgets": budgets, "consolidateAfter": "Never"}, annotations=_mark("b"))
+    ended = town.claims["c0"]
+    meta = msgspec.structs.replace(ended.metadata, deletion_timestamp=NOW - 10 * MINUTE)
+    town.claims["c0"] = msgspec.structs.replace(ended, metadata=meta)
+    for name, method, since in own:
+        _in_flight(town, name, method, since * MINUTE)
+    assert moved(town.act()) == ("deleteDrifted", (goes,))
+
+
+@pytest.mark.parametrize(
+    ("value", "warned"),
+    [
+        ("zone b", True),
+        ('{"key": "example.com/rack", "value": "b", "since": "2026-05-13T15:30:00Z"}', True),
+        (_mark("b")[names.ROLLING_DOMAIN], False),
+    ],
+)
+def test_what_is_ignored_is_said(value: str, warned: bool) -> None:
+    """An annotation that can't be read, or is about another label, is named in a warning."""
+    town = _marked_town({names.ROLLING_DOMAIN: value})
+    assert any(names.ROLLING_DOMAIN in text for text in town.round().warnings) is warned
+
+
+def test_cost_elsewhere_does_not_end_a_zone() -> None:
+    """A node in flight for another reason in another zone takes no turn away from the zone that was begun."""
+    town = _marked_town(_mark("b"))
+    _in_flight(town, "c0", Method.EMPTY, MINUTE)
+    assert moved(town.act()) == ("deleteDrifted", ("b0",))
+    _in_flight(town, "c1", Method.DRIFTED, MINUTE)  # begun by somebody who knew nothing of the annotation
+    assert town.act() is None
+    assert "is in c now" in next(entry.why for entry in town.round().verdicts if entry.node == "b0")
+
+
+def test_equal_stamps_begin_with_the_first_name() -> None:
+    """Of zones with equally old drift the first by name is begun, whatever their nodes cost."""
+    town = Town(kind("m", "0.20"))
+    town.pool(disruption={"budgets": [ONE_PER_ZONE], "consolidateAfter": "Never"})
+    for name, pods in (("a0", 9), ("b0", 1)):
+        town.node(name, "m", zone=name[0], drifted=MINUTE)
+        town.fill(name, pods)
+    assert moved(town.act()) == ("deleteDrifted", ("a0",))
+
+
+def _guard(town: Town, *nodes: str, allowed: int = 0) -> None:
+    """Put a pod under a full PDB on nodes."""
+    for name in nodes:
+        town.pod(f"{name}-kept", name, labels={"app": "kept"})
+    town.others.clear()
+    town.pdb("kept", {"app": "kept"}, allowed=allowed)
+
+
+def test_a_full_pdb_keeps_the_zone_for_a_while() -> None:
+    """While their own gates hold all drifted nodes of the zone, it keeps its turn for `domainPatience`, not longer."""
+    town = _marked_town(_mark("a"))
+    _guard(town, "a0", "a1", "a2")
+    assert town.act(keeps_rolls=True) is None
+    assert town.verdicts()["b0"] == "topology-budget"
+    assert town.round().next_change == NOW + 10 * MINUTE
+    town.now = NOW + 10 * MINUTE - timedelta(seconds=1)
+    assert town.act(keeps_rolls=True) is None
+    town.now = NOW + 10 * MINUTE
+    result = town.round()
+    assert [change.left_behind for change in result.rolling] == [("a0", "a1", "a2")]
+    assert moved(town.act(keeps_rolls=True)) == ("deleteDrifted", ("b0",))
+    assert json.loads(town.pools["default"].metadata.annotations[names.ROLLING_DOMAIN])["value"] == "b"
+    kept = json.loads(town.pools["default"].metadata.annotations[names.ROLLOUT])
+    assert (kept["turns"], kept["leftBehind"]) == (["a"], ["a"])
+
+
+def test_a_zone_left_behind_has_its_turn_after_the_others() -> None:
+    """A zone that was left behind comes again after the others, once one of its nodes can go."""
+    town = _marked_town(_mark("a", idleSince=stamp(NOW - 10 * MINUTE)), per_zone=2)
+    _guard(town, "a0", "a1")
+    flights = list(_roll(town))
+    assert _order(flights) == "bbcc"
+    told = town.round()
+    assert all(change.domain is None and not change.left_behind for change in told.rolling)
+    assert names.ROLLING_DOMAIN not in town.pools["default"].metadata.annotations
+    assert any("a0, a1" in text and "zone a behind" in text for text in told.warnings)
+    assert told.warnings == town.round().warnings  # the same sentence as long as nothing changes: said once
+    _guard(town, "a0", "a1", allowed=1)
+    assert _order(_roll(town)) == "aa"
+    assert not {names.ROLLING_DOMAIN, names.ROLLOUT} & set(town.pools["default"].metadata.annotations)
+
+
+def test_a_zone_keeps_its_turn_while_something_goes_there() -> None:
+    """One node that can't go holds up nothing: the clock runs only once nothing else can be done in the zone."""
+    town = _marked_town(_mark("a"))
+    _guard(town, "a1")
+    flights = []
+    for flight in _roll(town, step=9 * MINUTE):
+        flights.append(flight)
+        if flight[0][0] != "a":
+            break
+    assert flights[:2] == [["a0"], ["a2"]]
+    assert len(flights) == 2  # nothing starts in b by itself: no time passes in this world while nothing is in flight
+    assert json.loads(town.pools["default"].metadata.annotations[names.ROLLING_DOMAIN])["idleSince"]
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        pytest.param({"budgets": [ONE_PER_ZONE, {"nodes": "0"}]}, id="a budget"),
+        pytest.param(
+            {"budgets": [ONE_PER_ZONE], "windows": [{"schedule": "0 3 * * *", "duration": "1h"}]}, id="a closed window"
+        ),
+        pytest.param({"budgets": [ONE_PER_ZONE], "health": {"notReadyNodes": "0"}}, id="the pool's health"),
+        pytest.param({"budgets": [{**ONE_PER_ZONE, "nodes": "0"}]}, id="its own amount"),
+    ],
+)
+def test_gates_of_the_pool_stop_the_clock(held: dict[str, Any]) -> None:
+    """Time in which the pool itself lets nothing go does not count, and goes on where it stopped."""
+    town = _marked_town(_mark("a", idleSince=stamp(NOW - 4 * MINUTE)))
+    _guard(town, "a0", "a1", "a2")
+    annotations = dict(town.pools["default"].metadata.annotations)
+    town.node("sick", "m", zone="b", ready=False)
+    town.pool(disruption={**held, "consolidateAfter": "Never"}, annotations=annotations)
+    assert town.act(keeps_rolls=True) is None
+    stopped = json.loads(town.pools["default"].metadata.annotations[names.ROLLING_DOMAIN])
+    assert ("idleSince" in stopped, stopped["idleFor"]) == (False, "4m")
+    town.now = NOW + 60 * MINUTE
+    assert town.act(keeps_rolls=True) is None
+    town.remove("sick")
+    annotations = dict(town.pools["default"].metadata.annotations)
+    town.pool(disruption={"budgets": [ONE_PER_ZONE], "consolidateAfter": "Never"}, annotations=annotations)
+    assert town.act(keeps_rolls=True) is None
+    running = json.loads(town.pools["default"].metadata.annotations[names.ROLLING_DOMAIN])
+    assert running["idleSince"] == stamp(NOW + 56 * MINUTE)
+    town.now = NOW + 66 * MINUTE
+    assert moved(town.act()) == ("deleteDrifted", ("b0",))
+
+
+def test_a_pause_stops_the_clock() -> None:
+    """While the pool is paused, no zone loses its turn."""
+    town = _marked_town({**_mark("a", idleSince=stamp(NOW - 60 * MINUTE)), names.PAUSED: "true"})
+    _guard(town, "a0", "a1", "a2")
+    assert [(change.left_behind, change.domain.idle_since) for change in town.round().rolling if change.domain] == [
+        ((), None)
+    ]
+
+
+@pytest.mark.parametrize(("waited", "goes"), [(9, None), (10, ("deleteDrifted", ("b0",)))])
+def test_nodes_that_back_off_by_themselves_do_not_stop_the_clock(waited: int, goes: Any) -> None:
+    """A zone whose nodes were all refused at the last look loses its turn after the same patience."""
+    town = _marked_town(_mark("a", idleSince=stamp(NOW - waited * MINUTE)))
+    resting = {name: Resting(until=NOW + 20 * MINUTE, why="a PDB refused") for name in ("a0", "a1", "a2")}
+    commands = town.round(in_flight=InFlight(resting=resting)).commands
+    assert (moved(commands[0]) if commands else None) == goes
+
+
+def test_a_node_that_opens_in_time_goes() -> None:
+    """Patience that has run out takes no turn away from a zone in which a node can go now."""
+    town = _marked_town(_mark("a", idleSince=stamp(NOW - 60 * MINUTE)))
+    assert moved(town.act()) == ("deleteDrifted", ("a0",))
+
+
+def test_a_zone_without_room_is_waited_for() -> None:
+    """A zone whose nodes' pods find no place keeps its turn as long, though none of its nodes was tainted yet."""
+    town = _town([ONE_PER_ZONE])
+    _nail(town, "a0", "a1", "a2")
+    assert town.act(keeps_rolls=True) is None
+    assert json.loads(town.pools["default"].metadata.annotations[names.ROLLING_DOMAIN])["idleSince"] == stamp(NOW)
+    town.now += 10 * MINUTE
+    assert moved(town.act(keeps_rolls=True)) == ("deleteDrifted", ("b0",))
+
+
+def test_a_node_that_drifts_later_waits_for_the_others() -> None:
+    """A node that drifts in a zone that is done waits until the others had their turn."""
+    town = _marked_town({**_mark("b"), names.ROLLOUT: '{"turns": ["a"]}'}, per_zone=1)
+    town.node("a0", "m", zone="a", drifted=timedelta(hours=99))
+    town.fill("a0", 1)
+    assert _order(_roll(town)) == "bca"
+
+
+@pytest.mark.parametrize(
+    ("ago", "old", "goes"),
+    [
+        pytest.param(4, True, None, id="others of the zone may drift yet"),
+        pytest.param(5, True, "a0", id="Karpenter has looked at all of them"),
+        pytest.param(4, False, "a0", id="all its nodes are newer than the roll"),
+    ],
+)
+def test_a_zone_waits_until_karpenter_has_looked_at_all(ago: int, old: bool, goes: str | None) -> None:
+    """Karpenter finds drifted nodes one after the other: at first a zone is not finished with those it has found."""
+    began = NOW - ago * MINUTE
+    town = _marked_town({**_mark("b"), names.ROLLOUT: json.dumps({"began": stamp(began)})}, per_zone=1)
+    town.remove("b0")
+    town.node("b1", "m", zone="b", age=timedelta(hours=1) if old else MINUTE)
+    assert moved(town.act()) == (None if goes is None else ("deleteDrifted", (goes,)))
+    assert goes is not None or town.round().next_change == began + 5 * MINUTE
+
+
+def test_a_roll_says_when_it_began() -> None:
+    """The time of the oldest drift is kept on the NodePool from the first round on, until nothing is left to do."""
+    town = _town([ONE_PER_ZONE], per_zone=1)
+    (change,) = town.round().rolling
+    assert (change.rollout.began, change.domain) == (NOW - timedelta(hours=30), None)
+    town = _marked_town({names.ROLLOUT: json.dumps({"began": stamp(NOW - 9 * MINUTE), "turns": ["a"]})}, per_zone=0)
+    assert [(change.domain, change.rollout) for change in town.round().rolling] == [(None, NOT_ROLLING)]
+
+
+def test_nodes_without_the_label_are_null() -> None:
+    """The domain of nodes without the label is kept as null."""
+    town = Town(kind("m", "0.20"))
+    budget = {**ONE_PER_ZONE, "topologyKey": "example.com/rack"}
+    town.pool(disruption={"budgets": [budget], "consolidateAfter": "Never"})
+    for name in ("n0", "n1"):
+        town.node(name, "m", drifted=timedelta(hours=1))
+        town.fill(name, 1)
+    command = town.act(keeps_rolls=True)
+    assert moved(command) == ("deleteDrifted", ("n0",))
+    kept = json.loads(town.pools["default"].metadata.annotations[names.ROLLING_DOMAIN])
+    assert kept == {"key": "example.com/rack", "value": None, "since": stamp(NOW)}
+
+
+def test_without_a_sequential_budget_the_mark_goes() -> None:
+    """A pool that has no sequential budget any more keeps no domain."""
+    town = _town([{"nodes": "1"}])
+    town.pool(disruption={"budgets": [{"nodes": "1"}], "consolidateAfter": "Never"}, annotations=_mark("b"))
+    assert [(change.node_pool, change.domain) for change in town.round().rolling] == [("default", None)]
+
+
+def test_the_plan_to_the_end_keeps_the_zone() -> None:
+    """`plan --to-end` finishes a zone before the next, from whatever zone the capture says."""
+    town = _marked_town(_mark("b"), per_zone=2)
+    for name in town.claims:
+        claim = town.claims[name]
+        conditions = tuple(
+            msgspec.structs.replace(entry, last_transition_time=NOW) if entry.type == "Drifted" else entry
+            for entry in claim.status.conditions
+        )
+        status = msgspec.structs.replace(claim.status, conditions=conditions)
+        town.claims[name] = msgspec.structs.replace(claim, status=status)
+    steps = plan_to_end(town.question()).steps
+    assert "".join(step.commands[0].nodes[0][0] for step in steps) == "bbaacc"
+
+
+# ---------------------------------------------------------------- the order of nodes, and their verdicts
+
+
 def test_oldest_drift_then_lower_cost_then_name() -> None:
-    """Spec section 12: the oldest drift goes first, then the lower cost, then the name."""
+    """docs/deviations.md: the oldest drift goes first, then the lower cost, then the name."""
     town = Town(kind("m", "0.20"))
     town.pool(disruption={"budgets": [{"nodes": "1"}], "consolidateAfter": "Never"})
     for name, hours, pods in (("d", 5, 1), ("c", 9, 2), ("b", 9, 1), ("a", 9, 1), ("e", 1, 0)):

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks import frontier
 from benchmarks.page import quality_tables, write_page
 
 
@@ -54,3 +55,25 @@ def test_the_page_has_the_section_where_it_was_measured(tmp_path: Path) -> None:
     assert "## Quality of decisions" in page
     assert "Commit abc" in page
     assert quality_tables(ROWS)[-1] in page
+
+
+def _edge(policy: str, bill: float, restarts: int) -> dict[str, Any]:
+    row: dict[str, Any] = {"kind": "frontier", "name": "tide", "level": "1", "policy": policy, "seeds": 2, "bill": bill}
+    return row | {f"total at ${price}": bill + price * restarts for price in frontier.PRICES}
+
+
+def test_the_frontier_has_a_row_for_each_course(tmp_path: Path) -> None:
+    """Each policy stands against the best tuned Karpenter of that price; what was not run leaves a gap."""
+    made = [
+        _edge("karpenter", 1.0, 100),
+        _edge("karpenter Balanced", 1.2, 20),
+        _edge("recommended", 1.1, 20),
+        _edge("one price 0.005", 1.05, 10),
+    ]
+    rows = [row | frontier.gaps(row, made) for row in made]
+    assert frontier.summary(rows)[-1] == "| tide | x 1 | 2 | Balanced | +1.8, -7.7, -6.2 |  |  | ?, -15.4, ? |"
+    stamp = {"commit": "abc", "date": "2026-01-01", "python": "3.11"}
+    (tmp_path / "quality.json").write_text(json.dumps({**stamp, "rows": rows}))
+    write_page(tmp_path)
+    assert "](frontier.svg)" in (tmp_path / "README.md").read_text()
+    assert (tmp_path / "frontier.svg").read_text().count("<circle") == 6, "two Karpenters, and the legend"

@@ -62,6 +62,9 @@ def test_hold_and_release_without_a_controller(cluster: ControlPlane, world: Wor
     world.node("theirs", web)
     world.node("elsewhere", other)
     _annotate(world, "theirs", **{"karpenter.sh/do-not-disrupt": "true"})
+    roll = {"dovetail.dev/rolling-domain": "{}", "dovetail.dev/rollout": "{}"}
+    for tree in (web, other):
+        world.patch(tree, {"metadata": {"annotations": roll}})
     done = _dovetail(cluster, "hold", "web")
     assert (done.returncode, done.stdout) == (0, "held 1, left 1 as they were, failed 0\n")
     nodes = world.nodes()
@@ -72,6 +75,8 @@ def test_hold_and_release_without_a_controller(cluster: ControlPlane, world: Wor
     done = _dovetail(cluster, "release", "web")
     assert done.returncode == 0
     nodes = world.nodes()
+    kept = [(world.api.get(tree) or {})["metadata"].get("annotations") or {} for tree in (web, other)]
+    assert [sorted(roll.keys() & annotations.keys()) for annotations in kept] == [[], sorted(roll)]
     assert _annotations(nodes["ours"]) == {}
     assert _annotations(nodes["theirs"]) == {"karpenter.sh/do-not-disrupt": "true"}
 

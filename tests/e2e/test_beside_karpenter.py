@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tests.support.e2e_world import TAINT, Tree, World, replica_set
 from tests.support.history import Entry, History, history_of
 from tests.support.karpenter import (
     BINARY,
+    ZONES,
     Beside,
     beside_karpenter,
     is_so,
@@ -111,23 +113,72 @@ def _lost_its_taint(history: History, node: str) -> list[int]:
 def test_fifty_nodes_are_consolidated_while_karpenter_provisions(beside: Beside, tmp_path: Path) -> None:
     """Dovetail removes the nodes together; Karpenter launches, drains and provisions, and disrupts nothing itself."""
     world, karpenter = beside.world, beside.karpenter
-    with controller(tmp_path, "dovetail", *beside.flags(validationDelay="5s")) as process:
+    watched = history_of(beside.plane)  # from the start: a node may be empty before all of them are full
+    with controller(tmp_path, "dovetail", *beside.flags(validationDelay="5s")) as process, watched as history:
         process.wait_for("leading")
         _fifty_nodes_of_mixed_use(world)
         eventually(lambda: _all_held(world))
         assert karpenter.disruptions() == []
-        with history_of(beside.plane) as history:
-            scale(world, "wide", NODES // 5)
-            eventually(lambda: len(world.nodes()) <= NODES // 2, seconds_max=600)
-            world.create(replica_set("late", 5, "1500m"))
-            world.wait_running("late", 5)
-            assert karpenter.disruptions() == []
-            assert _claims_deleted_by_others(history) == []
+        scale(world, "wide", NODES // 5)
+        eventually(lambda: len(world.nodes()) <= NODES // 2, seconds_max=600)
+        world.create(replica_set("late", 5, "1500m"))
+        world.wait_running("late", 5)
+        assert karpenter.disruptions() == []
+        assert _claims_deleted_by_others(history) == []
         done = [line for line in process.lines() if line.get("phase") == "done"]
         assert {line["action"] for line in done} & {"deleteCost", "replaceCost", "deleteEmpty"}
         assert process.metric("dovetail_realised_savings_dollars_per_hour_total") > 0
         eventually(lambda: not world.leftovers())
     world.wait_running("small", NODES)
+
+
+def _zones_in_order(history: History) -> list[str]:
+    """Return the zones of the nodes in the order in which they were first tainted."""
+    zones: dict[str, str] = {}
+    for entry in history.entries:
+        if entry.kind == "Node" and entry.is_tainted:
+            zones.setdefault(entry.name, entry.object["metadata"]["labels"]["topology.kubernetes.io/zone"])
+    return list(zones.values())
+
+
+def test_zones_are_finished_in_order_through_a_change_of_leader(beside: Beside, tmp_path: Path) -> None:
+    """A roll of three zones with a budget of one node changes zone twice, though its leader is killed in a zone.
+
+    Design: topology-budgets.
+    """
+    world = beside.world
+    sequential = {"nodes": "1", "topologyKey": "topology.kubernetes.io/zone", "sequential": True}
+    web = kwok_pool("web", consolidateAfter="Never", budgets=[{"nodes": "100%"}, sequential])
+    world.create(web)
+    for zone in ZONES:
+        world.create(spread(f"in-{zone}", 3, "1500m", nodeSelector={"topology.kubernetes.io/zone": zone}))
+    wait_nodes(world, 9)
+    flags = beside.flags(validationDelay="3s", leaseDuration="6s", renewDeadline="4s", retryPeriod="1s")
+
+    def mark() -> str:
+        annotations = (world.api.get(web) or {})["metadata"].get("annotations") or {}
+        return str(json.loads(annotations.get("dovetail.dev/rolling-domain", "{}")).get("value", ""))
+
+    with history_of(beside.plane) as history, controller(tmp_path, "first", *flags) as first:
+        first.wait_for("leading")
+        eventually(lambda: _all_held(world))
+        _drift(world, web, "two")
+        eventually(lambda: len(_zones_in_order(history)) == 2, seconds_max=300)
+        begun = mark()
+        assert begun == _zones_in_order(history)[0]
+        first.kill()
+        with controller(tmp_path, "second", *flags) as second:
+            second.wait_for("leading")
+            eventually(
+                lambda: not any(is_so(claim, "Drifted") for claim in world.claims().values()) and mark() == "",
+                seconds_max=600,
+            )
+            eventually(lambda: not world.leftovers())
+        zones = _zones_in_order(history)
+    assert sorted(zones) == sorted(3 * ZONES)
+    assert sum(one != other for one, other in pairwise(zones)) == 2
+    assert "dovetail.dev/rollout" not in ((world.api.get(web) or {})["metadata"].get("annotations") or {})
+    assert beside.karpenter.disruptions() == []
 
 
 def test_karpenter_leaves_held_nodes_alone_and_takes_them_after_a_release(beside: Beside) -> None:
@@ -157,6 +208,30 @@ def test_karpenter_leaves_held_nodes_alone_and_takes_them_after_a_release(beside
     assert _dovetail(beside.plane, "release", "held").returncode == 0
     eventually(lambda: not world.nodes())
     assert all(any(name in line for line in karpenter.disruptions()) for name in held)
+
+
+def test_the_quiet_way_needs_no_hold_and_makes_no_events(beside: Beside, tmp_path: Path) -> None:
+    """With budgets of 0 for Karpenter and the policy in the annotation, Dovetail alone acts and no node is held."""
+    world, karpenter = beside.world, beside.karpenter
+    closed = [{"nodes": "0", "reasons": ["Empty", "Drifted", "Underutilized"]}]
+    tree = kwok_pool("quiet", consolidateAfter="5s", budgets=closed)
+    tree["metadata"]["annotations"] = {"dovetail.dev/disruption": json.dumps({"budgets": [{"nodes": "50%"}]})}
+    world.create(tree)
+    world.create(spread("on-quiet", 4, "1500m", nodeSelector={"pool": "quiet"}))
+    wait_nodes(world, 4)
+    world.wait_running("on-quiet", 4)
+    scale(world, "on-quiet", 2)
+    eventually(lambda: sum(is_so(claim, "Consolidatable") for claim in world.claims().values()) >= 2)
+    with controller(tmp_path, "dovetail", *beside.flags(validationDelay="5s")) as process:
+        process.wait_for("leading")
+        eventually(lambda: len(world.nodes()) == 2)
+        assert process.metric("dovetail_held_nodes") == 0
+    assert karpenter.disruptions() == []
+    assert not [
+        node for node in world.nodes().values() if node["metadata"].get("annotations", {}).get("dovetail.dev/hold")
+    ]
+    blocked = [item for item in world.all("/api/v1/events") if "do-not-disrupt" in (item.get("message") or "")]
+    assert blocked == []
 
 
 def test_a_replacement_is_launched_by_karpenter_and_does_not_look_drifted(beside: Beside, tmp_path: Path) -> None:
@@ -253,7 +328,7 @@ def test_karpenter_dies_twice_in_the_middle_of_a_command(beside: Beside, tmp_pat
         eventually(lambda: len(world.claims()) == 3)
         eventually(lambda: any(t["key"] == TAINT for t in world.nodes()[node]["spec"].get("taints") or ()))
         _taint(world, bystander, KARPENTERS_TAINT)
-        budget = _guard(world)
+        kept = _keep(world)
         beside.kubelets.is_on = False  # so that its rounds come before the new node
         karpenter.start()
         eventually(lambda: KARPENTERS_TAINT["key"] not in _taints(world, bystander))
@@ -261,8 +336,8 @@ def test_karpenter_dies_twice_in_the_middle_of_a_command(beside: Beside, tmp_pat
         beside.kubelets.is_on = True
         eventually(lambda: "deletionTimestamp" in world.claims()[old]["metadata"])
         karpenter.kill()
-        assert old in world.claims(), "the PodDisruptionBudget is in the way of the drain"
-        world.api.delete(budget)
+        assert old in world.claims(), "a pod that does not end is in the way of the drain"
+        world.patch(kept, {"metadata": {"finalizers": None}})
         karpenter.start()
         eventually(lambda: old not in world.claims())
         world.wait_running("wide", 1)
@@ -283,16 +358,11 @@ def _taint(world: World, node: str, taint: Tree) -> None:
     world.patch(tree, {"spec": {"taints": [*there, taint]}})
 
 
-def _guard(world: World) -> Tree:
-    """Create a PodDisruptionBudget that lets no pod of `wide` go, and wait until its status says so."""
-    tree: Tree = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "wide", "namespace": "default"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "wide"}}},
-    }
-    world.create(tree)
-    eventually(lambda: (world.api.get(tree) or {}).get("status", {}).get("currentHealthy") == 1)
+def _keep(world: World) -> Tree:
+    """Give the pod of `wide` a finalizer, so that its node's drain takes as long as the test wants."""
+    (found,) = world.pods("wide")
+    tree = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": found["metadata"]["name"], "namespace": "default"}}
+    world.patch(tree, {"metadata": {"finalizers": ["example.com/kept"]}})
     return tree
 
 

@@ -19,7 +19,8 @@ def test_lifecycle_order_and_stabilization(cluster: ControlPlane, world: World, 
     Design: lifecycle-controller.
     """
     catalogue = write_catalogue(tmp_path)
-    settings = write_settings(tmp_path, stabilization={"empty": "0s", "expired": "0s", "drifted": "6s", "cost": "0s"})
+    windows = {"empty": "0s", "expired": "0s", "drifted": "6s", "cost": "0s"}
+    settings = write_settings(tmp_path, stabilization=windows, stabilizationScope="cluster")
     with cloud_on(cluster.kubeconfig, catalogue):
         drifting = world.pool(pool("drifting", consolidateAfter="Never"))
         expiring = world.pool(pool("expiring", consolidateAfter="Never"))

@@ -73,10 +73,14 @@ def test_the_live_view_follows_the_controller(world: World, running: Process, ad
         return state if gone else None
 
     state = eventually(ended)
+    lives = state["lives"]
+    place = lives["name"].index("idle")
+    assert lives["ended"][place] >= 0
     told = [entry["text"] for entry in state["history"]["events"]]
     assert "idle is gone" in told
     if "deleteEmpty of idle began" in told:  # a command may be faster than a look
         assert state["money"]["savedPerHour"] == 0.1
+        assert lives["fate"][place] == "empty"
 
 
 def test_one_look_in_the_terminal(world: World, running: Process, cluster: ControlPlane, tmp_path: Path) -> None:

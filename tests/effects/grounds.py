@@ -33,8 +33,9 @@ COLLECTIONS = {
     "NodeClaim": "/apis/karpenter.sh/v1/nodeclaims",
     "NodePool": "/apis/karpenter.sh/v1/nodepools",
     "Pod": "/api/v1/namespaces/default/pods",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
 }
-NAMESPACES = {"Pod": "default"}
+NAMESPACES = {"Pod": "default", "PodDisruptionBudget": "default"}
 """Where objects of a kind that has namespaces are, in these tests."""
 
 
@@ -195,7 +196,8 @@ class HttpGround(_Live):
     @contextlib.asynccontextmanager
     async def client(self) -> AsyncIterator[ApiClient]:
         async def handle(request: web.Request) -> web.StreamResponse:
-            return self.answer(request.method, request.path, await request.read())
+            where = request.query.get("fieldSelector", "").removeprefix("spec.nodeName=")
+            return self.answer(request.method, request.path, await request.read(), where)
 
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", handle)
@@ -210,13 +212,15 @@ class HttpGround(_Live):
         finally:
             await runner.cleanup()
 
-    def answer(self, method: str, path: str, body: bytes) -> web.StreamResponse:
-        """Answer one request."""
+    def answer(self, method: str, path: str, body: bytes, node: str = "") -> web.StreamResponse:
+        """Answer one request; `node`: list its pods only."""
         path = path.removesuffix("/status")
         tree = json.loads(body) if body else {}
         known = self.objects.get(path)
-        if path == "/api/v1/pods":
-            items = [tree for where, tree in self.objects.items() if where.startswith(COLLECTIONS["Pod"])]
+        lists = {"/api/v1/pods": "Pod", "/apis/policy/v1/poddisruptionbudgets": "PodDisruptionBudget"}
+        if path in lists:
+            items = [tree for where, tree in self.objects.items() if where.startswith(COLLECTIONS[lists[path]])]
+            items = [tree for tree in items if not node or tree["spec"].get("nodeName") == node]
             return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
         if method == "POST" and path.endswith("/eviction"):
             return self.answer("DELETE", path.removesuffix("/eviction"), json.dumps(tree["deleteOptions"]).encode())

@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from dovetail.lifecycle.commands.records import Candidate, Record, encode_record
+from dovetail.lifecycle.commands.records import Candidate, Record, encode_record, read_record
 from dovetail.lifecycle.commands.seal import Seal
 from dovetail.lifecycle.messages import (
     ClearRecord,
@@ -18,6 +19,7 @@ from dovetail.lifecycle.messages import (
     HoldNode,
     InstructionFailed,
     InstructionSucceeded,
+    LookAtPods,
     MarkPod,
     OpenNode,
     PublishEvent,
@@ -446,6 +448,140 @@ def test_the_pods_have_the_last_word(ground: Ground, pods: list[Tree], order: Tr
     after = ground.get("NodeClaim", "effect-old")
     assert after is not None
     assert ("deletionTimestamp" in after["metadata"]) is not kept
+
+
+def pdb(name: str, allowed: int, app: str = "shop") -> Tree:
+    """Return a PDB over an app, with what its controller says."""
+    status = {
+        "disruptionsAllowed": allowed,
+        "currentHealthy": 1,
+        "desiredHealthy": 1 - allowed,
+        "expectedPods": 1,
+        "observedGeneration": 1,
+    }
+    meta = {"name": name, "namespace": "default"}
+    spec = {"selector": {"matchLabels": {"app": app}}, "maxUnavailable": allowed}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta, "spec": spec, "status": status}
+
+
+def shop(**annotations: str) -> Tree:
+    """Return a ready pod of the app on the busy node."""
+    marks = {key.replace("__", "/"): value for key, value in annotations.items()}
+    spec = {"nodeName": "effect-busy", "containers": [{"name": "main", "image": "none"}]}
+    meta = {"name": "effect-p", "namespace": "default", "labels": {"app": "shop"}, "annotations": marks}
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
+
+
+CLOSED = {"dovetail.dev__disruption-window": "0 3 31 2 *; 1h"}
+
+
+@pytest.mark.parametrize(
+    ("objects", "order", "why"),
+    [
+        ([shop()], {}, ""),
+        ([shop(), pdb("effect-b", 1)], {}, ""),
+        ([shop(), pdb("effect-b", 0)], {}, "default/effect-b allows no disruption of pod default/effect-p"),
+        ([shop(), pdb("effect-b", 0)], {"asks_pdbs": False}, ""),
+        ([shop(), pdb("effect-b", 0, "other")], {}, ""),
+        ([shop(), pdb("effect-b", 0)], {"nodes": ("effect-idle",)}, ""),
+        ([shop(), pdb("effect-b", 0)], {"nodes": ("effect-idle", "effect-busy")}, "allows no disruption"),
+        ([shop(), pdb("effect-b", 1), pdb("effect-c", 1)], {}, "has 2 PodDisruptionBudgets"),
+        ([shop(**{"karpenter.sh__do-not-disrupt": "true"})], {}, "must not be disrupted"),
+        ([rolling(shop())], {"roll_first": (("default", "shop-1"),)}, "rolling update"),
+        ([shop(**CLOSED)], {}, "the window of pod default/effect-p"),
+        ([shop(**CLOSED)], {"asks_windows": False}, ""),
+    ],
+)  # fmt: skip
+def test_a_look_reads_pods_and_pdbs(ground: Ground, objects: list[Tree], order: Tree, why: str) -> None:
+    """The last look refuses, on every cluster, what gate 6 refuses now; it writes nothing."""
+    for entry in objects:
+        ground.put(entry)
+    before = ground.get("Pod", "effect-p")
+    answer = ground.do(LookAtPods(**{"id": "1", "command_id": "c", "nodes": ("effect-busy",), **order}))
+    assert failure(answer) is (Failure.OCCUPIED if why else None)
+    assert why in getattr(answer, "detail", "")
+    assert ground.get("Pod", "effect-p") == before
+
+
+READY = {"conditions": [{"type": "Initialized", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z",
+                         "reason": "Initialized", "message": ""}]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("status", "pods", "candidate", "why"),
+    [
+        (READY, [], "there", ""),
+        (READY, [pod("effect-p")], "there", "pod default/effect-p runs on the replacement effect-new"),
+        ({}, [pod("effect-p")], "there", ""),
+        (READY, [], "gone", "effect-old, which it replaces, is leaving"),
+        (READY, [], "another", "effect-old, which it replaces, is leaving"),
+        ({}, [], "gone", ""),
+    ],
+    ids=["empty", "full", "not-ready", "begun", "another-claim", "not-ready-begun"],
+)
+def test_an_undo_looks_at_the_replacement(
+    ground: Ground, status: Tree, pods: list[Tree], candidate: str, why: str
+) -> None:
+    """A ready replacement with pods, or whose command has begun to delete, stays, on every cluster."""
+    tree = claim(ground, "effect-new", "c1", node_name="effect-busy")
+    tree["status"] |= status
+    tree["metadata"]["finalizers"] = ["karpenter.sh/termination"]
+    ground.put(tree)
+    uid = "u"
+    if candidate != "gone":
+        ground.put(claim(ground, "effect-old"))
+        uid = (ground.get("NodeClaim", "effect-old") or {})["metadata"]["uid"] if candidate == "there" else "u"
+    for entry in pods:
+        ground.put(entry)
+    found = ground.get("NodeClaim", "effect-new")
+    assert found is not None
+    asked = DeleteNodeClaim(
+        id="1",
+        command_id="c1",
+        name="effect-new",
+        uid=found["metadata"]["uid"],
+        undo=True,
+        candidates=(("effect-old", uid),),
+    )
+    answer = ground.do(asked)
+    assert failure(answer) is (Failure.OCCUPIED if why else None)
+    assert getattr(answer, "detail", "") == why
+    after = ground.get("NodeClaim", "effect-new")
+    assert after is not None
+    assert ("deletionTimestamp" in after["metadata"]) is not bool(why)
+
+
+def test_an_eviction_is_named_on_its_node_first(ground: Ground) -> None:
+    """The record that names the pod is on the node before the pod goes; nothing goes without this command's record."""
+    ground.put(marked(ground, "effect-busy", "c1"))
+    ground.put(shop())
+    uid = uid_of(ground, "effect-p")
+    named = encode_record(replace(decoded(record("c1")), evicted=("default/effect-p",)))
+    given = {"namespace": "default", "name": "effect-p", "uid": uid, "node": "effect-busy"}
+    foreign = EvictPod(id="1", command_id="other", record=named, **given)
+    assert failure(ground.do(foreign)) is Failure.TAKEN
+    assert ground.get("Pod", "effect-p") is not None
+    assert notes(ground, "Node", "effect-busy")[COMMAND] == sealed(ground, "c1")
+    assert succeeded(ground.do(EvictPod(id="2", command_id="c1", record=named, **given)))
+    assert notes(ground, "Node", "effect-busy")[COMMAND] == ground.seal.sealed(named)
+    left = ground.get("Pod", "effect-p")
+    assert left is None or "deletionTimestamp" in left["metadata"]
+
+
+def test_a_pod_that_came_to_be_protected_is_not_evicted(ground: Ground) -> None:
+    """Do-not-disrupt on the pod, as the server has it now, refuses its eviction."""
+    ground.put(shop(**{"karpenter.sh__do-not-disrupt": "true"}))
+    asked = EvictPod(id="1", command_id="c1", namespace="default", name="effect-p", uid=uid_of(ground, "effect-p"))
+    assert failure(ground.do(asked)) is Failure.OCCUPIED
+    assert ground.get("Pod", "effect-p") is not None
+
+
+def decoded(text: str) -> Record:
+    """Return the record in a text."""
+    found = read_record(text)
+    assert isinstance(found, Record)
+    return found
 
 
 def test_clear_takes_only_this_commands_record(ground: Ground) -> None:

@@ -25,15 +25,20 @@ from dovetail.lifecycle.effects.writes import (
     described,
 )
 from dovetail.lifecycle.messages import (
+    BeginDomain,
     ClearRecord,
     CloseNode,
     ClusterInstruction,
     CreateNodeClaim,
     DeleteNodeClaim,
+    DropPoolCondition,
+    DropRollRequest,
     EvictPod,
     ForgetDisruption,
     HaltPool,
     HoldNode,
+    KeepRoll,
+    LookAtPods,
     MarkPod,
     NoteDisruption,
     OpenNode,
@@ -60,6 +65,8 @@ EVERY: tuple[ClusterInstruction, ...] = (
     DeleteNodeClaim(id="1", command_id="c", name="n", uid="u"),
     SetDisruptionReason(id="1", command_id="c", name="n", uid="u", reason="Drifted"),
     EvictPod(id="1", command_id="c", namespace="d", name="n", uid="u"),
+    EvictPod(id="1", command_id="c", namespace="d", name="n", uid="u", node="n", record="{}"),
+    LookAtPods(id="1", command_id="c", nodes=("n",)),
     SurgeDeployment(id="1", command_id="c", namespace="d", name="n", mark="m"),
     ClearRecord(id="1", command_id="c", node_claim="n"),
     MarkPod(id="1", namespace="d", name="n", uid="u"),
@@ -72,10 +79,14 @@ EVERY: tuple[ClusterInstruction, ...] = (
     ForgetDisruption(id="1", command_id="c", node_pool="p"),
     HaltPool(id="1", node_pool="p", value="why"),
     HaltPool(id="1", node_pool="p", value=None),
+    BeginDomain(id="1", command_id="c", node_pool="p", key="zone", domain="a", at=NOW),
+    KeepRoll(id="1", node_pool="p", marks=(("dovetail.dev/rollout", "r"),), seen=(None,)),
     HoldNode(id="1", node="n"),
     ReleaseNode(id="1", node="n"),
     PublishEvent(id="1", kind="Node", name="n", reason="R", message="m"),
     SetPoolCondition(id="1", node_pool="p", type="T", status="True", reason="R", message="m"),
+    DropPoolCondition(id="1", node_pool="p", type="T"),
+    DropRollRequest(id="1", node_claim="n"),
     NoteDisruption(id="1", command_id="c", node_pool="p", nodes=1, reason="Drifted", at=NOW, keep=10**12),
     HaltPool(id="1", node_pool="p", value="{}"),
     SurgeDeployment(id="1", command_id="c", namespace="d", name="w", mark="m"),
@@ -84,7 +95,8 @@ EVERY: tuple[ClusterInstruction, ...] = (
 KEYS = st.sampled_from(
     ["metadata", "annotations", "spec", "status", "taints", "key", "value", "effect", "template", "conditions", "type",
      "nodeName", "resourceVersion", "uid", "dovetail.dev/command", "karpenter.sh/disruption", "series", "count",
-     "labels", "nodeClassRef", "group", "kind", "deletionTimestamp", "dovetail.dev/recent-disruptions"]
+     "labels", "nodeClassRef", "group", "kind", "deletionTimestamp", "dovetail.dev/recent-disruptions",
+     "dovetail.dev/rolling-domain", "dovetail.dev/rollout", "dovetail.dev/roll"]
 )  # fmt: skip
 LEAVES = (
     st.none()

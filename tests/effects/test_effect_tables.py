@@ -1,5 +1,6 @@
 """The exact writes of each instruction for each form of its object, or why there are none."""
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -32,6 +33,7 @@ from dovetail.lifecycle.effects.writes import (
     text,
 )
 from dovetail.lifecycle.messages import (
+    BeginDomain,
     ClearRecord,
     ClusterInstruction,
     CreateNodeClaim,
@@ -40,6 +42,7 @@ from dovetail.lifecycle.messages import (
     Failure,
     ForgetDisruption,
     HaltPool,
+    KeepRoll,
     MarkPod,
     NoteDisruption,
     PublishEvent,
@@ -234,6 +237,13 @@ def test_create() -> None:
         marks = {names.COMMAND: record("mine"), **(HELD if holds else {})}
         tree = node_claim_tree("c", creation().replacement, pool, marks)
         assert said(creation(), context, claim=None, pool=pool) == Writes(writes=(Create(ref=CLAIM, tree=tree),))
+    closed: Tree = {**pool, "spec": {"disruption": {"budgets": [{"nodes": "0"}]}}}
+    policy = {names.POLICY_ANNOTATION: "budgets: [{nodes: 10%}]"}
+    quiet: Tree = {**closed, "metadata": {**pool["metadata"], "annotations": policy}}
+    tree = node_claim_tree("c", creation().replacement, closed, {names.COMMAND: record("mine"), **HELD})
+    assert said(creation(), claim=None, pool=closed) == Writes(writes=(Create(ref=CLAIM, tree=tree),))
+    tree = node_claim_tree("c", creation().replacement, quiet, {names.COMMAND: record("mine")})
+    assert said(creation(), claim=None, pool=quiet) == Writes(writes=(Create(ref=CLAIM, tree=tree),))
 
 
 def deletion(**changes: Any) -> DeleteNodeClaim:
@@ -471,6 +481,56 @@ def test_halt(present: str | None, value: str | None, writes: bool) -> None:
     assert said(asked, pool=pool) == (patch(POOL, tree) if writes else Done())
 
 
+def _rolling(domain: str | None, key: str = "zone") -> str:
+    return json.dumps({"key": key, "value": domain, "since": "2026-01-01T00:00:00Z"}, separators=(",", ":"))
+
+
+@pytest.mark.parametrize(
+    ("present", "rollout"),
+    [
+        ({}, None),
+        ({names.ROLLING_DOMAIN: "odd"}, None),
+        ({names.ROLLING_DOMAIN: _rolling("b", key="rack")}, None),
+        ({names.ROLLING_DOMAIN: _rolling("b")}, '{"turns":["b"],"leftBehind":["b"]}'),
+        ({names.ROLLING_DOMAIN: _rolling(None)}, '{"turns":[null],"leftBehind":[null]}'),
+        ({names.ROLLOUT: '{"turns":["b","a"],"leftBehind":["a"]}'}, '{"turns":["b","a"]}'),
+    ],
+    ids=["first", "unreadable", "another label", "another domain", "no label", "again"],
+)
+def test_beginning_a_domain(present: dict[str, str], rollout: str | None) -> None:
+    """The domain is written before its first taint; one that stands there had its turn."""
+    asked = BeginDomain(id="1", command_id="c", node_pool="p", key="zone", domain="a", at=NOW)
+    found = said(asked, pool=item(**present))
+    assert isinstance(found, Writes)
+    write = found.writes[0]
+    assert isinstance(write, Patch)
+    told = write.tree["metadata"]["annotations"]
+    assert json.loads(told[names.ROLLING_DOMAIN]) == {"key": "zone", "value": "a", "since": STAMP}
+    assert told.get(names.ROLLOUT) == rollout
+    assert said(asked, pool=None) == Done()
+
+
+def test_a_domain_that_is_begun_stays() -> None:
+    """A domain that was begun keeps its time and its clock."""
+    asked = BeginDomain(id="1", command_id="c", node_pool="p", key="zone", domain="a", at=NOW)
+    assert said(asked, pool=item(**{names.ROLLING_DOMAIN: _rolling("a")})) == Done()
+
+
+@pytest.mark.parametrize(
+    ("present", "writes"),
+    [((None, None), True), (("x", None), False), ((None, "y"), False), (("d", "r"), False)],
+)
+def test_a_roll_is_kept_as_it_was_seen(present: tuple[str | None, str | None], writes: bool) -> None:
+    """What a round found is written only if the pool still says what the round saw."""
+    marks = ((names.ROLLING_DOMAIN, "d"), (names.ROLLOUT, "r"))
+    asked = KeepRoll(id="1", node_pool="p", marks=marks, seen=(None, None))
+    there = dict(zip((names.ROLLING_DOMAIN, names.ROLLOUT), present, strict=True))
+    tree = {"metadata": {"annotations": {names.ROLLING_DOMAIN: "d", names.ROLLOUT: "r"}}}
+    pool = item(**{name: value for name, value in there.items() if value is not None})
+    assert said(asked, pool=pool) == (patch(POOL, tree) if writes else Done())
+    assert said(asked, pool=None) == Done()
+
+
 WANTED = {"type": "T", "status": "True", "reason": "R", "message": "m"}
 BESIDE = {"type": "Ready", "status": "True"}
 
@@ -602,6 +662,9 @@ def test_hashes_of_the_pool_are_copied() -> None:
         (requirement("node.kubernetes.io/odd", "x"), {}),
         (requirement("eks.k8s.io/odd", "x"), {}),
         (requirement("odd.k8s.aws/x", "x"), {}),
+        (requirement("eks.amazonaws.com/instance-category", "m", "c"), {}),
+        (requirement("cloud.google.com/gke-accelerator", "nvidia-l4"), {}),
+        (requirement("kubernetes.azure.com/mode", "user"), {}),
         (requirement(names.ZONE, "z1"), {}),
     ],
 )
@@ -708,3 +771,23 @@ def test_what_a_replacement_is_limited_to() -> None:
     for entry in (requirement("team", "y", operator="NotIn"), requirement("team"), requirement("other", "y")):
         loose = Replacement(node_pool="p", instance_types=("m",), requirements=(entry,))
         assert launch_problem(loose, pool_of(**team)) == ""
+
+
+ASKED = '{"before": "2026-01-01T00:00:00Z", "requested": "2026-01-01T00:00:00Z"}'
+
+
+@pytest.mark.parametrize(
+    ("request_there", "kind", "status", "writes"),
+    [
+        pytest.param(None, names.ROLLOUT_COMPLETE, "True", True, id="no request"),
+        pytest.param(ASKED, names.ROLLOUT_COMPLETE, "True", False, id="asked"),
+        pytest.param(ASKED, names.ROLLOUT_COMPLETE, "False", True, id="it is not done"),
+        pytest.param(ASKED, "T", "True", True, id="another condition"),
+        pytest.param("junk", names.ROLLOUT_COMPLETE, "True", True, id="a request that can't be read asks for nothing"),
+    ],
+)
+def test_a_roll_is_not_done_over_a_request(request_there: str | None, kind: str, status: str, writes: bool) -> None:
+    """That nothing is to be replaced is not written on a NodePool on which somebody has asked for a roll meanwhile."""
+    pool = item(**({} if request_there is None else {names.ROLL: request_there}))
+    asked = SetPoolCondition(id="1", node_pool="p", type=kind, status=status, reason="R", message="m")
+    assert isinstance(said(asked, pool=pool), Writes) is writes

@@ -1,4 +1,4 @@
-"""Writes docs/decision-agreement.md: how far our decisions are Karpenter's, case by case.
+"""Writes docs/internals/decision-agreement.md: how far our decisions are Karpenter's, and where they differ.
 
 Run with `python -m tests.golden.agreement`; a test checks that the page is current.
 """
@@ -14,7 +14,8 @@ from tests.paths import ROOT
 from tests.support.golden_cases import GoldenCase, golden_cases
 from tests.support.golden_decisions import METHODS, TERMINATE_FIRST, decide, differences
 
-PAGE = ROOT / "docs" / "decision-agreement.md"
+PAGE = ROOT / "docs" / "internals" / "decision-agreement.md"
+_REASONS = "where-dovetail-differs-from-the-recordings"
 
 
 @dataclass
@@ -71,11 +72,11 @@ def page() -> str:
             continue
         found, parts = tally(case)
         total.add(found)
-        remark = "; ".join(parts) if parts else ""
+        if not parts:
+            continue
         alone = f"{found.alone_alike}/{found.alone}" if found.alone else ""
-        rows.append(
-            f"| {case.name} | {case.description} | {found.methods_alike}/{found.methods} | {alone} | {remark} |"
-        )
+        methods = f"{found.methods_alike}/{found.methods}"
+        rows.append(f"| {case.name} | {case.description} | {methods} | {alone} | {'; '.join(parts)} |")
     return "\n".join([*_head(total), *rows, ""])
 
 
@@ -96,12 +97,13 @@ def _head(total: Tally) -> Iterator[str]:
         f"| methods where Karpenter is settled | {total.settled_alike} | {total.settled} |",
         f"| candidates alone | {total.alone_alike} | {total.alone} |",
         "",
-        "What differs, and why:",
+        "What differs:",
         "",
     )
     for deviation in DEVIATIONS:
-        yield f"- {', '.join(deviation.cases)} ({deviation.rule}): {deviation.reason}"
-    yield from ("", "| case | what it is about | methods | alone | differs in |", "|---|---|---|---|---|")
+        yield f"- {', '.join(deviation.cases)}: {deviation.rule} ([why](placement-agreement.md#{_REASONS}))"
+    yield from ("", "Cases that differ, or are left out:", "")
+    yield from ("| case | what it is about | methods | alone | differs in |", "|---|---|---|---|---|")
 
 
 if __name__ == "__main__":

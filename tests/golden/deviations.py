@@ -18,12 +18,10 @@ VOLUMES = Deviation(
     cases={"027": 10, "045": 8},
     rule="zone of bound volumes",
     reason=(
-        "In the recordings a bound PersistentVolume does not bind its pod to the volume's zone. The likely reason: "
-        "Karpenter asks for the volume with a namespace in the key; a cluster's cached client drops that for "
-        "objects without a namespace, a test client does not and finds nothing, and Karpenter then places the "
-        "pod without its volumes' requirements and counts it where it runs. With the lookup broken in just "
-        "that way the reference packer gives every recorded answer (tests/golden/test_placements.py), which "
-        "fits, but how the recordings were made is not recorded. Dovetail keeps a pod in the zone of its volume."
+        "In the recordings a bound PersistentVolume does not bind its pod to the volume's zone, probably because the "
+        "lookup failed in the test client: with the lookup broken in just that way the reference packer gives every "
+        "recorded answer (tests/golden/test_placements.py), but how the recordings were made is not recorded. "
+        "Dovetail keeps a pod in the zone of its volume."
     ),
 )
 

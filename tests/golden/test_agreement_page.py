@@ -7,5 +7,5 @@ from tests.golden.agreement import PAGE, page
 
 @pytest.mark.slow
 def test_the_page_is_current() -> None:
-    """The page docs/decision-agreement.md is what the script writes now."""
+    """The page docs/internals/decision-agreement.md is what the script writes now."""
     assert PAGE.read_text() == page()

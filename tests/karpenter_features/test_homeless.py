@@ -21,7 +21,7 @@ HOMELESS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("drifts", [False, True], ids=["cost", "drift"])
 @pytest.mark.parametrize(("settings", "goes"), [(DOVETAIL, True), (KARPENTER_1_15, False)])
 def test_a_homeless_pod_of_a_leaving_node(settings: Settings, goes: bool, drifts: bool, case: str) -> None:
-    """Only the candidates' pods must land (spec section 5)."""
+    """Only the candidates' pods must land (docs/rules.md#methods)."""
     town = Town(kind("m", "1"), settings=settings)
     town.pool(disruption=FREE)
     for name in ("leaves", "goes", "stays"):

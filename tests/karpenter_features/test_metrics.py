@@ -34,13 +34,21 @@ LABELS = {
     "pods_disruption_initiated": {"reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"},
     "consolidation_moves": {"decision", "nodepool", "policy"},
 }
+OF_COMMANDS = {
+    "voluntary_disruption_decisions",
+    "voluntary_disruption_decisions_by_nodepool",
+    "voluntary_disruption_terminate_first_decisions",
+    "voluntary_disruption_failed_validations",
+    "voluntary_disruption_queue_failures",
+}
 
 
 def test_the_labels_are_karpenters() -> None:
-    """Each metric that Karpenter also has carries exactly its labels."""
+    """Each metric that Karpenter also has carries exactly its labels; counters of commands also name the action."""
     collectors = list(Metrics().registry._collector_to_names)
     labels: dict[str, set[str]] = {getattr(c, "_name", ""): set(getattr(c, "_labelnames", ())) for c in collectors}
-    assert {name: labels[PREFIX + name] for name in LABELS} == LABELS
+    assert {name: labels[PREFIX + name] - {"action"} for name in LABELS} == LABELS
+    assert {name for name in LABELS if "action" in labels[PREFIX + name]} == OF_COMMANDS
 
 
 def _take(*reports: Any) -> dict[str, float]:
@@ -70,13 +78,13 @@ def _step(phase: Phase, **more: Any) -> CommandAdvanced:
 def test_a_command_is_counted_once_and_once_for_each_pool() -> None:
     """A command is counted at its start, with Karpenter's words."""
     found = _take(_step(Phase.VALIDATING), _step(Phase.TAINTING))
-    labels = 'consolidation_type="multi",decision="replace",reason="underutilized"'
+    labels = 'action="replaceCost",consolidation_type="multi",decision="replace",reason="underutilized"'
     assert found == {
         f"voluntary_disruption_decisions_total{{{labels}}}": 1,
         'voluntary_disruption_decisions_by_nodepool_total'
-        '{consolidation_type="multi",decision="replace",nodepool="p",reason="underutilized"}': 1,
+        '{action="replaceCost",consolidation_type="multi",decision="replace",nodepool="p",reason="underutilized"}': 1,
         'voluntary_disruption_decisions_by_nodepool_total'
-        '{consolidation_type="multi",decision="replace",nodepool="q",reason="underutilized"}': 1,
+        '{action="replaceCost",consolidation_type="multi",decision="replace",nodepool="q",reason="underutilized"}': 1,
     }  # fmt: skip
 
 
@@ -91,20 +99,22 @@ def test_terminate_first_is_a_decision_of_its_own() -> None:
     )
     found = _take(step)
     assert found[
-        'voluntary_disruption_decisions_total{consolidation_type="",decision="terminate-first",reason="drifted"}'
+        "voluntary_disruption_decisions_total"
+        '{action="deleteDrifted",consolidation_type="",decision="terminate-first",reason="drifted"}'
     ]
     assert found[
         "voluntary_disruption_terminate_first_decisions_total"
-        '{nodepool="p",reason="drifted",terminate_first_reason="static-at-limit"}'
+        '{action="deleteDrifted",nodepool="p",reason="drifted",terminate_first_reason="static-at-limit"}'
     ]
 
 
 def test_failures_are_counted_as_karpenter_counts_them() -> None:
     """A failed validation counts candidates; a failed command counts the replacements that were not ready."""
     refused = _take(_step(Phase.VALIDATING), _step(Phase.REFUSED))
-    assert refused == {'voluntary_disruption_failed_validations_total{consolidation_type="multi"}': 3}
+    labels = 'action="replaceCost",consolidation_type="multi"'
+    assert refused == {f"voluntary_disruption_failed_validations_total{{{labels}}}": 3}
     undone = _take(_step(Phase.VALIDATING), _step(Phase.ROLLING_BACK, unready=2))
-    labels = 'consolidation_type="multi",decision="replace",reason="underutilized"'
+    labels = 'action="replaceCost",consolidation_type="multi",decision="replace",reason="underutilized"'
     assert undone == {f"voluntary_disruption_queue_failures_total{{{labels}}}": 2}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dovetail.cli.main import main
+from tests.support.captures import whole_capture
 
 WHEN = "2026-05-01T00:00:00Z"
 LABELS = {
@@ -90,7 +91,7 @@ def test_it_is_read_and_planned(case: str, profile: str, tmp_path: Path, capsys:
     """An empty node is deleted; in Karpenter's profile it waits for the condition Consolidatable."""
     version, disruption, status = VERSIONS[case]
     file = tmp_path / "cluster.json"
-    file.write_text(json.dumps({"kind": "List", "items": _objects(version, disruption, status)}))
+    file.write_text(json.dumps({"kind": "List", "items": [whole_capture(), *_objects(version, disruption, status)]}))
     arguments = ["plan", "-f", str(file), "--catalog", "aws:us-east-1", "--profile", profile, "-o", "json"]
     assert main([*arguments, "--now", "2026-05-02T00:00:00Z"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -127,6 +127,44 @@ def test_after_the_limit_the_pool_halts(store: Store, elapsed: int, halts: bool)
         assert "d/ReplicaSet/web" in order.value
 
 
+def test_a_halt_waits_for_every_owner_of_moved_pods(store: Store) -> None:
+    """An owner that had all its pods when the pool halted and loses one afterwards must recover too."""
+    other = msgspec.structs.replace(pod("x", "n1").metadata.owner_references[0], name="api", uid="rs2")
+
+    def of_other(name: str, *, ready: bool = True, version: str = "1") -> Pod:
+        made = pod(name, "n1" if name == "x" else "n2", ready=ready, version=version)
+        meta = msgspec.structs.replace(made.metadata, owner_references=(other,))
+        return msgspec.structs.replace(made, metadata=meta)
+
+    api = replica_set(1)
+    store.observe(msgspec.structs.replace(api, metadata=msgspec.structs.replace(api.metadata, name="api", uid="rs2")))
+    store.observe(of_other("x"))
+    care = moved(store, ready=False)
+    store.vanish("Pod", "d", "x", "x")
+    store.observe(of_other("y"))
+    (order,) = look(care, store, LIMIT)
+    annotations = {"dovetail.dev/halted": order.value}
+    tree = {"metadata": {"name": "web", "uid": "p", "resourceVersion": "2", "annotations": annotations}}
+    store.observe(msgspec.convert(tree, NodePool))
+    store.observe(of_other("y", ready=False, version="2"))
+    store.observe(pod("c", "n2", ready=True, version="2"))
+    assert look(care, store, LIMIT + 20 * SECOND) == []
+    store.observe(of_other("y", version="3"))
+    (end,) = look(care, store, LIMIT + 40 * SECOND)
+    assert end.value is None
+
+
+def test_a_command_that_failed_halfway_waits_for_the_pods_that_it_moved(store: Store) -> None:
+    """One node left and the other was given back: the pod that stays counts as ready, the moved one is missing."""
+    care = Aftercare()
+    care.begin(run("n1", "n2"), store, lambda pool: LIMIT)
+    store.vanish("Pod", "d", "a", "a")
+    care.left("c1", 0, stays=store.pods_on("n2"))
+    assert "web" in care.unsettled(store)
+    store.observe(pod("c", "n3"))
+    assert care.unsettled(store) == {}
+
+
 def test_the_pool_waits_until_its_halt_is_seen(store: Store) -> None:
     """A failed halt is written again; the pool waits until the annotation is seen."""
     care = moved(store, ready=False)

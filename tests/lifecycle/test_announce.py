@@ -5,17 +5,18 @@ from random import Random
 
 import pytest
 
-from dovetail.decide.gates.price_refusals import Refusal
-from dovetail.decide.outcome import BlockedMove
+from dovetail.decide.outcome import BlockedMove, BudgetRow
+from dovetail.decide.refusal import Refusal
 from dovetail.lifecycle.announce import BLOCKED_MEMORY, Announcer, command_event, command_report
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.commands.records import Candidate
 from dovetail.lifecycle.messages import Instruction, ObjectObserved, PublishEvent
-from dovetail.lifecycle.reports import RecordIgnored, Report, some_of
+from dovetail.lifecycle.reports import BudgetChanged, RecordIgnored, Report, some_of
 from dovetail.model.command import Action, Method
 from dovetail.model.objects import Node, ObjectMeta
+from dovetail.model.policies.reasons import Reason
 from dovetail.model.verdicts import Gate, NodeVerdict
 from tests.support.lifecycle_world import T0, Found
 
@@ -282,3 +283,47 @@ def test_words_of_an_event(replacements: int, said: str) -> None:
     assert event.id.startswith("event/Node/n0/")
     assert len(event.id.rpartition("/")[2]) == 10
     assert list(command_event(run, Phase.WAITING)) == []
+
+
+@pytest.mark.parametrize(
+    ("busy", "allowed", "told"), [(True, 2, False), (True, 0, True), (False, 2, True), (False, 0, True)]
+)
+def test_a_budget_that_commands_in_progress_use_blocks_nothing(busy: bool, allowed: int, told: bool) -> None:
+    """The pool gets a DisruptionBlocked event only if its budget is closed, or something else uses it."""
+    row = BudgetRow(
+        node_pool="web",
+        reason=Reason.DRIFTED,
+        allowed=allowed,
+        used=2,
+        left=0,
+        allowed_with_domains=allowed,
+        left_with_domains=0,
+    )
+    announcer = Announcer(0, is_busy=lambda pool: busy)
+    found = Found(verdicts=(verdict("n1", gate="budget"),), budgets=(row,))
+    events = [item for item in announcer.announce(found, 0, publishes=True) if isinstance(item, PublishEvent)]
+    assert bool(events) is told
+    later = announcer.announce(found, SECOND, publishes=True)
+    assert [item for item in later if isinstance(item, PublishEvent)] == []
+
+
+def test_budget_metrics_are_within_topology_budgets() -> None:
+    """What is reported as allowed and left is what drift may take now, domain by domain."""
+    row = BudgetRow(
+        node_pool="web",
+        reason=Reason.DRIFTED,
+        allowed=12,
+        used=1,
+        left=11,
+        allowed_with_domains=1,
+        left_with_domains=0,
+    )
+    said = Announcer(0).announce(Found(budgets=(row,)), 0, publishes=True)
+    [report] = [item for item in said if isinstance(item, BudgetChanged)]
+    assert (report.allowed, report.used, report.left) == (1, 1, 0)
+
+
+def test_a_command_without_nodes_is_named_by_its_id() -> None:
+    """The nodes of a command that was found may all be another's; its steps are still told apart."""
+    report = command_report(run_of(0, 0), None, None, Phase.DONE, 0)
+    assert report.message == "replaceDrifted (abc, whose nodes another command has) is done"

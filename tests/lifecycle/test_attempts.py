@@ -13,7 +13,7 @@ PAUSES = {
     Failure.FORBIDDEN: [30, 60, 120, 120],
     Failure.REFUSED: [30, 60, 120, 120],
     Failure.TAKEN: [30, 60, 120, 120],
-    Failure.OCCUPIED: [30, 60, 120, 120],
+    Failure.OCCUPIED: [5, 10, 20, 40],
 }
 
 

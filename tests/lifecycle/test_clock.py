@@ -52,6 +52,10 @@ class Skewed(Driver):
             self.done.append((self.world.now, type(instruction).__name__))
         super()._do(instruction)
 
+    def without_rounds(self) -> list[tuple[datetime, str]]:
+        """Return what was done without the reports of rounds: one that finds nothing may be left out."""
+        return [entry for entry in self.done if entry[1] != "RoundEnded"]
+
 
 def _run(jump: timedelta, at: int, *, launches: bool = True, says_so: bool = False) -> Skewed:
     world, engine = world_with(a="replace"), engine_for(CALM, ScriptedPlanner(limit=1))
@@ -81,7 +85,7 @@ def test_no_wait_ends_early_or_late_if_the_shell_says_so(jump: timedelta, launch
     assert len(calm.done) > 5
     for at in range(0, calm.seen, 1 if launches else 7):
         driver = _run(jump, at, launches=launches, says_so=True)
-        assert driver.done == calm.done, f"set before event {at}"
+        assert driver.without_rounds() == calm.without_rounds(), f"set before event {at}"
 
 
 def test_a_replacement_that_never_comes_is_given_up_after_a_jump_too() -> None:

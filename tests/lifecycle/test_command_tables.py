@@ -22,7 +22,7 @@ from dovetail.lifecycle.commands.command_run import (
     look,
     replacement,
 )
-from dovetail.lifecycle.commands.machine import Phase, Signal, diagram, page
+from dovetail.lifecycle.commands.machine import Phase, Signal, page
 from dovetail.lifecycle.commands.records import (
     Candidate,
     Record,
@@ -127,11 +127,10 @@ def test_names_of_replacements(name: str, expected: str) -> None:
 
 
 def test_the_machine_is_drawn() -> None:
-    """The page shows every transition as an arrow and a row."""
-    assert '    state "validating" as VALIDATING' in diagram()
-    assert "    FINISHING --> DONE: all records cleared\n" in diagram()
-    assert "    DELETING --> DRAINING: all deletions begun / delete candidates, say why candidates leave\n" in diagram()
-    assert "| finishing | all records cleared | done |  |\n" in page()
+    """The page shows every transition as a row with its signals, and what each phase asks for."""
+    assert "| finishing | all records cleared | done |\n" in page()
+    assert "| deleting | all deletions begun | draining |\n" in page()
+    assert "| deleting | delete candidates, say why candidates leave |\n" in page()
 
 
 SEAL = Seal((b"the first key of all", b"the second key of all"))
@@ -247,7 +246,7 @@ def test_which_replacement_is_ours(item: NodeClaim, seen: str, answer: Failure |
     assert (replacement(made, "r", seen_by) is item) == ours
     assert has_vanished(made, "r", seen_by) == (bool(seen) and not ours)
     look(made, view(item, elapsed=7))
-    assert made.seen_at == ({"r": 7} if ours else {})
+    assert made.seen == ({"r": item.metadata.uid} if ours else {"r": seen} if seen else {})
     assert made.looked_at == 7
 
 
@@ -283,11 +282,14 @@ LAUNCHED = names.CONDITION_LAUNCHED
         ({"conditions": [(LAUNCHED, "Unknown", "")]}, 29, ""),
         ({"conditions": [(LAUNCHED, "True", "NoCapacity")]}, 29, ""),
         ({"conditions": [(LAUNCHED, "True", "NoCapacity")]}, 31, "r has had no machine for 30s"),
+        ({"conditions": [("Ready", "Unknown", "")]}, 29, ""),
+        ({"conditions": [("Ready", "Unknown", "")]}, 30, "r has had no machine for 30s"),
+        ({"conditions": [(LAUNCHED, "True", "")], "on": "n"}, 99, ""),
     ],
 )
 def test_launches_that_fail(parts: dict[str, Any], waited: int, why: str) -> None:
-    """A launch fails by the condition Launched, or by the time since the claim was first seen."""
-    made = run("a", replacements=("r",), seen_at={"r": 10 * SECOND})
+    """A launch fails by the condition Launched, or by the time since Karpenter took the claim up."""
+    made = run("a", replacements=("r",), taken_up_at={"r": 10 * SECOND})
     seen = view(claim("r", of="mine", **parts), elapsed=(10 + waited) * SECOND)
     assert launch_failure(made, "r", seen) == why
     assert launch_failure(made, "r", view()) == ""
@@ -296,16 +298,18 @@ def test_launches_that_fail(parts: dict[str, Any], waited: int, why: str) -> Non
 
 
 def test_what_is_noted_at_a_look() -> None:
-    """Each check records first sightings, launch deadlines, tainted nodes and removed claims."""
+    """Each check records replacements, launch deadlines, tainted nodes and removed claims."""
     made = run("a", "b", replacements=("r", "s"))
+    look(made, view(claim("r", of="mine"), node("a", of="mine"), its_claim("a"), node("b"), its_claim("b"), elapsed=1))
+    assert (made.taken_up_at, made.launch_by) == ({}, {}), "nobody has taken it up yet"
     launching = [(LAUNCHED, "Unknown", "Launching")]
     look(made, view(claim("r", of="mine", conditions=launching), claim("s", of="mine"), node("a", of="mine"),
                     node("b", of="theirs"), its_claim("b"), elapsed=5))  # fmt: skip
-    assert (made.seen, made.seen_at) == ({"r": "uid-r", "s": "uid-s"}, {"r": 5, "s": 5})
+    assert (made.seen, made.taken_up_at) == ({"r": "uid-r", "s": "uid-s"}, {"r": 5})
     assert made.launch_by == {"r": 5 + 30 * SECOND}
     assert (made.tainted, made.claim_gone_at) == ({"a": None}, {"a": 5})
     look(made, view(claim("r", of="mine", conditions=launching, provider="p"), elapsed=9))
-    assert (made.seen_at, made.launch_by) == ({"r": 5, "s": 5}, {})
+    assert (made.taken_up_at, made.launch_by) == ({"r": 5}, {})
     assert made.claim_gone_at == {"a": 5, "b": 9}
 
 
@@ -313,8 +317,8 @@ def test_what_is_noted_at_a_look() -> None:
     ("phase", "at"),
     [
         (Phase.VALIDATING, 3), (Phase.NOTING, 5), (Phase.TAINTING, 5), (Phase.LAUNCHING, 5), (Phase.WAITING, 5),
-        (Phase.SURGING, 5), (Phase.EVICTING, 2 + SECOND // 2), (Phase.DELETING, None), (Phase.DRAINING, 1 + LINGER),
-        (Phase.FINISHING, None), (Phase.ROLLING_BACK, None), (Phase.FOUND, None),
+        (Phase.SURGING, 5), (Phase.CHECKING, 8), (Phase.EVICTING, 2 + SECOND // 2), (Phase.DELETING, None),
+        (Phase.DRAINING, 1 + LINGER), (Phase.FINISHING, None), (Phase.ROLLING_BACK, None), (Phase.FOUND, None),
     ],
 )  # fmt: skip
 def test_when_a_command_is_looked_at_again(phase: Phase, at: int | None) -> None:

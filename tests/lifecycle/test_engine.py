@@ -6,10 +6,11 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.question import Question
+from dovetail.decide.refusal import Refusal
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import decode_record
+from dovetail.lifecycle.conditions import POLICY_READABLE
 from dovetail.lifecycle.effects.objects import Answer
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.engine_state import EngineRole
@@ -36,7 +37,7 @@ from dovetail.lifecycle.messages import (
     ViewGrewOld,
     WakeAt,
 )
-from dovetail.lifecycle.reports import CommandProposed, Report
+from dovetail.lifecycle.reports import CommandProposed, NodesBackOff, Report
 from dovetail.model import names
 from dovetail.model.command import Action, Command
 from dovetail.model.objects import (
@@ -53,7 +54,7 @@ from dovetail.model.objects import (
     Taint,
 )
 from dovetail.model.settings import Settings, Stabilization
-from dovetail.model.verdicts import Gate
+from dovetail.model.verdicts import Gate, NodeVerdict
 from tests.support.lifecycle_world import (
     ACTING,
     CALM,
@@ -312,8 +313,8 @@ def test_stabilization_holds_cost_actions_only() -> None:
         if isinstance(item, Report) and dict(item.figures).get("phase") == "done"
     ]
     assert tainted[2][1] >= ended[1] + 120
-    held = {ask.cost_held_by for ask in planner.asks}
-    assert held == {"", "an action of method drifted in NodePool web"}, "people are told which pool's action it was"
+    held = {hold.after for ask in planner.asks for hold in ask.settling.values()}
+    assert held == {"an action of method drifted in NodePool web"}, "people are told which pool's action it was"
 
 
 def test_cost_command_waiting_for_validation_is_held_too() -> None:
@@ -375,6 +376,34 @@ def test_holds_new_nodes_of_managed_pools_only() -> None:
     node = world.get(Node, "a")
     assert node is not None
     assert node.metadata.annotations[names.HOLD] == "true"
+
+
+def test_a_pool_that_is_closed_to_karpenter_is_not_held() -> None:
+    """Where the spec's budgets allow Karpenter nothing and the annotation has Dovetail's, nodes are released.
+
+    Budgets that are closed without the annotation are the pool's own policy: its nodes stay held.
+    """
+    world = world_with(a="", b="")
+    driver = Driver(world, engine_for()).begin().run(20)
+    pool = world.get(NodePool, "web")
+    assert pool is not None
+    budgets = (BudgetSpec(nodes="0", reasons=("Empty", "Drifted", "Underutilized")),)
+    closed = msgspec.structs.replace(pool.spec, disruption=DisruptionSpec(budgets=budgets))
+    frozen = msgspec.structs.replace(pool, spec=closed)
+    world.put(frozen)
+    driver.run(20)
+    assert driver.told(ReleaseNode) == []
+    policy = {**pool.metadata.annotations, names.POLICY_ANNOTATION: '{"budgets": [{"nodes": "10%"}]}'}
+    world.put(msgspec.structs.replace(frozen, metadata=msgspec.structs.replace(pool.metadata, annotations=policy)))
+    driver.run(20)
+    world.add_node("c")
+    driver.run(20)
+    assert [node.metadata.name for node in world.all(Node) if names.HOLD in node.metadata.annotations] == []
+    assert [item.node for item in driver.told(ReleaseNode) if isinstance(item, ReleaseNode)] == ["a", "b"]
+    world.put(pool)
+    driver.run(20)
+    held = [node.metadata.name for node in world.all(Node) if names.DO_NOT_DISRUPT in node.metadata.annotations]
+    assert held == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("label_first", [True, False])
@@ -479,8 +508,8 @@ def test_broken_budget_is_reported_on_the_pool_and_taken_back() -> None:
     broken = DisruptionSpec(budgets=(BudgetSpec(nodes="many"),))
     world.put(msgspec.structs.replace(pool, spec=NodePoolSpec(disruption=broken)))
     driver = Driver(world, engine_for()).begin().run(200)
-    [told] = driver.told(SetPoolCondition)
-    assert isinstance(told, SetPoolCondition)
+    asked = [one for one in driver.told(SetPoolCondition) if isinstance(one, SetPoolCondition)]
+    [told] = [one for one in asked if one.type == POLICY_READABLE]
     assert (told.node_pool, told.status) == ("web", "False")
     assert "nodes" in told.message
 
@@ -530,7 +559,7 @@ def test_a_view_that_grew_old_stops_everything_until_it_is_fresh_again() -> None
 
 
 def test_a_node_that_turned_out_occupied_is_left_alone() -> None:
-    """If the final check refuses the deletion, the taints are removed and no pool backs off."""
+    """If the final check refuses the deletion, the taints are removed and the node backs off, but not its pool."""
     world = world_with(a="delete")
     real = world.carry_out
 
@@ -543,7 +572,7 @@ def test_a_node_that_turned_out_occupied_is_left_alone() -> None:
     driver = Driver(world, engine_for()).begin().run(40)
     assert driver.ends()[0] == "failed"
     assert world.get(NodeClaim, "a-claim") is not None
-    assert driver.reports("back-off") == []
+    assert {type(report) for report in driver.reports("back-off")} == {NodesBackOff}
     [deletion, *_] = driver.told(DeleteNodeClaim)
     assert isinstance(deletion, DeleteNodeClaim)
     assert deletion.node == "a"
@@ -575,3 +604,50 @@ def test_a_taint_that_comes_back_after_it_was_swept_is_swept_again(seen: bool) -
     driver.lose = lambda event: False
     driver.run(120)
     assert world.tainted() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "at_once"),
+    [
+        ({"annotations": {names.PAUSED: "true"}}, True),
+        ({"annotations": {names.POLICY_ANNOTATION: "consolidateAfter: 1h"}}, True),
+        ({"labels": {}}, True),
+        ({"annotations": {names.RECENT_DISRUPTIONS: "[]"}}, False),
+    ],
+)
+def test_verdicts_follow_a_change_of_policy_at_once(change: dict[str, dict[str, str]], at_once: bool) -> None:
+    """A pause, or another policy, is decided on and shown within a second; what Dovetail notes itself is not news."""
+    world = world_with(a="")
+    driver = Driver(world, engine_for()).begin().run(65)
+    driver.log.clear()
+    rounds = driver.engine.rounds
+    pool = world.get(NodePool, "web")
+    assert pool is not None
+    meta = msgspec.structs.replace(pool.metadata, **change)
+    world.put(msgspec.structs.replace(pool, metadata=meta))
+    changes, world.changes = world.changes, []
+    for event in changes:
+        driver.send(event)
+    assert (driver.engine.rounds > rounds) is at_once
+
+
+def test_verdicts_are_reported_with_the_round_that_a_change_of_policy_asked_for() -> None:
+    """The counts of nodes by verdict don't wait for the next minute after a pause."""
+    world = world_with(a="")
+    planner = ScriptedPlanner()
+    driver = Driver(world, engine_for(CALM, planner)).begin().run(65)
+    pool = world.get(NodePool, "web")
+    assert pool is not None
+    usual = planner.round
+
+    def paused(question: Question) -> Found:
+        held = NodeVerdict(node="a", node_pool="web", verdict="paused", why="It is paused.")
+        return replace(usual(question), verdicts=(held,))
+
+    planner.round = paused  # type: ignore[method-assign]
+    driver.log.clear()
+    world.annotate(pool, **{names.PAUSED: "true"})
+    changes, world.changes = world.changes, []
+    for event in changes:
+        driver.send(event)
+    assert [dict(report.figures) for report in driver.reports("verdicts")] == [{"pool": "web", "paused": 1}]

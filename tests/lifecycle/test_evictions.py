@@ -1,4 +1,4 @@
-"""Ordered evictions (spec section 24): the next pod, the end of each wait, and what the drain does."""
+"""Ordered evictions (docs/rules.md#evictions): the next pod, the end of each wait, and what the drain does."""
 
 import itertools
 from dataclasses import replace
@@ -147,8 +147,8 @@ def test_what_is_refused_is_left_to_the_drain(failure: Failure, asked: int) -> N
     assert driver.ends() == ["done"]
 
 
-def test_without_the_right_the_next_command_does_not_ask() -> None:
-    """After a forbidden eviction the engine tries none for ten minutes."""
+def test_without_the_right_a_command_asks_once_and_says_so_once() -> None:
+    """A forbidden eviction is tried once more by a command more than a minute later; one sentence names the right."""
     world = _world()
     world.fail = lambda instruction: Failure.FORBIDDEN if isinstance(instruction, EvictPod) else None
     driver = Driver(world, engine_for(IN_ORDER)).begin().run(120)
@@ -156,7 +156,9 @@ def test_without_the_right_the_next_command_does_not_ask() -> None:
     _pod(world, "other", "1", "b")
     driver.run(200)
     assert driver.ends() == ["done", "done"]
-    assert len(driver.told(EvictPod)) == 1
+    assert len(driver.told(EvictPod)) == 2
+    [said] = driver.reports("right")
+    assert "rights.evictions=true" in said.message
 
 
 @pytest.mark.parametrize(
@@ -171,9 +173,9 @@ def test_who_is_not_evicted(case: str) -> None:
     world.add_node("a", want="delete" if case == "not for drift" else "cost-delete")
     marks = {names.DO_NOT_DISRUPT: "true"} if case == "do-not-disrupt stays" else {}
     _pod(world, "one", "1", owner="DaemonSet" if case == "daemons stay" else "ReplicaSet", annotations=marks)
-    driver = Driver(world, engine_for(settings)).begin().run(100)
+    driver = Driver(world, engine_for(settings)).begin().run(200)
     assert driver.told(EvictPod) == []
-    # A pod that came to say do-not-disrupt keeps its node: the last look before the deletion sees it.
+    # A pod that came to say do-not-disrupt keeps its node: the last look before the irreversible step sees it.
     assert driver.ends()[0] == ("failed" if case == "do-not-disrupt stays" else "done")
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dovetail.lifecycle.commands.records import Candidate, Record, encode_record
 from dovetail.lifecycle.commands.seal import admit
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.engine_state import EngineRole
@@ -26,14 +27,27 @@ from dovetail.lifecycle.messages import (
     InstructionSucceeded,
     LeadershipGained,
     LeadershipLost,
+    NoteDisruption,
     ObjectObserved,
     ObjectVanished,
     Synced,
     TaintNode,
     UntaintNode,
 )
+from dovetail.lifecycle.reports import CommandAdvanced, NodesBackOff
 from dovetail.model import names
-from dovetail.model.objects import Node, NodeClaim, NodeSpec, ObjectMeta, Taint
+from dovetail.model.command import Action, Method
+from dovetail.model.objects import (
+    BudgetSpec,
+    DisruptionSpec,
+    Node,
+    NodeClaim,
+    NodePool,
+    NodePoolSpec,
+    NodeSpec,
+    ObjectMeta,
+    Taint,
+)
 from tests.support.lifecycle_world import CALM, EMPTY_CATALOGUE, SEAL, T0, Driver, ScriptedPlanner, World, engine_for
 
 TRANSIENT = (Failure.CONFLICT, Failure.THROTTLED, Failure.UNREACHABLE)
@@ -74,13 +88,38 @@ def assert_clean(driver: Driver) -> None:
 @pytest.mark.parametrize("failure", TRANSIENT)
 @pytest.mark.parametrize("kind", KINDS)
 def test_transient_failures_are_tried_again(kind: type, failure: Failure) -> None:
-    """A conflict, throttling or an unreachable server only delays a command."""
+    """A conflict, throttling or an unreachable server only delays a command; a taint for as long as it is fresh."""
+    times = 2 if kind is TaintNode else 3
     world = world_with(a="replace")
-    world.fail = fails(kind, failure, 3)
+    world.fail = fails(kind, failure, times)
     driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(500)
     assert driver.ends() == ["done"]
     assert_clean(driver)
-    assert len(driver.reports("instruction-failed")) == 3
+    assert len(driver.reports("instruction-failed")) == times
+
+
+@pytest.mark.parametrize("kind", [TaintNode, NoteDisruption])
+def test_a_command_begins_while_its_decision_is_fresh_or_not_at_all(kind: type) -> None:
+    """Nothing is tainted later than 30 s after the validation: budgets and gates are asked again first."""
+    world = world_with(a="replace")
+    pool = world.all(NodePool)[0]
+    rate = DisruptionSpec(budgets=(BudgetSpec(nodes="5", per="1h"),))
+    world.put(msgspec.structs.replace(pool, spec=NodePoolSpec(disruption=rate)))
+    down = lambda item: Failure.UNREACHABLE if isinstance(item, kind) else None  # noqa: E731
+    world.fail = down
+    driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(15 + 29)
+    assert driver.ends() == []
+    driver.run(2)
+    assert driver.ends() == ["failed"]
+    world.fail = lambda item: None
+    driver.run(58)
+    assert world.tainted() == [], "the pool is left alone for a minute"
+    assert driver.engine.in_flight().back_off == {}, "and no launch is blamed"
+    driver.run(300)
+    assert driver.ends() == ["failed", "done"]
+    first, *_ = [at for at, item in driver.log if isinstance(item, CreateNodeClaim)]
+    assert (first - T0).total_seconds() >= 15 + 30 + 60 + 15
+    assert_clean(driver)
 
 
 @pytest.mark.parametrize("failure", LASTING)
@@ -125,8 +164,12 @@ def test_creation_without_a_pool_rolls_back() -> None:
     assert driver.ends()[:1] == ["failed"]
 
 
-def test_partial_deletion_refused_keeps_what_pods_need() -> None:
-    """With one of two nodes already leaving, a refused deletion frees the other and leaves the ready replacement."""
+@pytest.mark.parametrize(("failure", "rests"), [(Failure.FORBIDDEN, []), (Failure.OCCUPIED, [("b",)])])
+def test_partial_deletion_refused_keeps_what_pods_need(failure: Failure, rests: list[tuple[str, ...]]) -> None:
+    """With one of two nodes already leaving, a refused deletion frees the other and leaves the ready replacement.
+
+    Where pods refused it, the node that stays backs off, and no other.
+    """
     world = world_with(a="replace", b="replace")
 
     class Pair(ScriptedPlanner):
@@ -138,9 +181,10 @@ def test_partial_deletion_refused_keeps_what_pods_need() -> None:
                 result.commands = ()
             return result
 
-    world.fail = lambda item: Failure.FORBIDDEN if getattr(item, "name", "") == "b-claim" else None
+    world.fail = lambda item: failure if getattr(item, "name", "") == "b-claim" else None
     driver = Driver(world, engine_for(CALM, Pair(limit=1))).begin().run(200)
     assert driver.ends() == ["failed"]
+    assert [report.nodes for report in driver.reports("back-off") if isinstance(report, NodesBackOff)] == rests
     left = {node.metadata.name for node in world.all(Node)}
     assert left == {"b", f"{world.created[0]}-node"}
     assert_clean(driver)
@@ -476,3 +520,48 @@ def test_same_name_another_uid_is_another_node() -> None:
     driver.run(300)
     assert "a-claim" not in world.deleted
     assert world.tainted() == []
+
+
+def _left_over(world: World, ident: str, carrier: str) -> None:
+    """Put a claim into the world that carries the record of a command over the nodes a and b."""
+    entries = []
+    for name in ("a", "b"):
+        item = world.get(NodeClaim, f"{name}-claim")
+        assert item is not None
+        entries.append(Candidate(node=name, claim=f"{name}-claim", uid=item.metadata.uid, pool="web"))
+    record = Record(
+        id=ident,
+        action=Action.REPLACE_DRIFTED,
+        method=Method.DRIFTED,
+        phase="launching",
+        since=world.now,
+        nodes=tuple(entries),
+        replacements=(carrier,),
+    )
+    marks = {names.COMMAND: world.seal.sealed(encode_record(record))}
+    world.put(NodeClaim(metadata=ObjectMeta(name=carrier, annotations=marks, labels={names.NODEPOOL: "web"})))
+
+
+def _nodes_of(driver: Driver) -> dict[str, tuple[str, ...]]:
+    """Return the nodes of each command that took a step."""
+    steps = [report for report in driver.reports("command") if isinstance(report, CommandAdvanced)]
+    return {report.command_id: report.nodes for report in steps}
+
+
+def test_a_left_over_command_leaves_the_nodes_of_commands_in_progress() -> None:
+    """A node that a command of this engine has is not in the command that is found later."""
+    world = world_with(a="delete", b="")
+    driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(1)
+    assert [run.nodes for run in driver.engine.runs] == [("a",)]
+    _left_over(world, "first", "x")
+    driver.run(10)
+    assert _nodes_of(driver)["first"] == ("b",)
+
+
+def test_a_node_of_two_left_over_commands_is_in_one_of_them() -> None:
+    """The commands of two records that name the same nodes never hold a node both."""
+    world = world_with(a="", b="")
+    _left_over(world, "first", "x")
+    _left_over(world, "second", "y")
+    driver = Driver(world, engine_for()).begin().run(1)
+    assert _nodes_of(driver) == {"first": ("a", "b"), "second": ()}

@@ -1,6 +1,17 @@
+from dataclasses import replace
+
 import pytest
 
-from dovetail.lifecycle.journal import JournalError, decode_line, encode_header, encode_line, read, replay
+from dovetail.api.commitments import read_commitments, read_discount, read_surcharge
+from dovetail.lifecycle.journal import (
+    JournalError,
+    decode_header,
+    decode_line,
+    encode_header,
+    encode_line,
+    read,
+    replay,
+)
 from dovetail.lifecycle.messages import (
     CatalogueChanged,
     Failure,
@@ -50,6 +61,25 @@ def test_replay_gives_the_same_bytes() -> None:
     lines = journal()
     assert len(lines) > 50
     assert list(replay(lines, ScriptedPlanner)) == []
+
+
+def test_prices_that_are_really_paid_come_back() -> None:
+    """Discounts, surcharges and commitments are fractions: they survive the header and a change of settings."""
+    paid = replace(
+        CALM,
+        discount=read_discount({"aws": "33.3%"}, "discount"),
+        surcharge=read_surcharge([{"nodeClassKind": "NodeClass", "percent": 12}], "surcharge"),
+        commitments=read_commitments(
+            [{"name": "plan", "kind": "SavingsPlan", "hourly": "0.5", "rates": "28%"}], "commitments"
+        ),
+    )
+    head = encode_header(engine_for(paid, ScriptedPlanner()))
+    assert decode_header(head).settings == paid
+    line = encode_line(T0, SettingsChanged(settings=paid), ())
+    assert decode_line(line, 2).event == SettingsChanged(settings=paid)
+    assert list(replay([head, line], ScriptedPlanner)) == []
+    with pytest.raises(JournalError, match="1/0"):
+        decode_header(head.replace(b"333/1000", b"1/0"))
 
 
 def test_replay_notices_a_difference() -> None:

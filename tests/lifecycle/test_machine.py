@@ -49,5 +49,5 @@ def test_whatever_taints_or_launches_can_be_undone() -> None:
 
 
 def test_page_is_current() -> None:
-    """The page docs/command-machine.md is current."""
-    assert (ROOT / "docs" / "command-machine.md").read_text(encoding="utf-8") == page()
+    """The page docs/internals/command-machine.md is current."""
+    assert (ROOT / "docs" / "internals" / "command-machine.md").read_text(encoding="utf-8") == page()

@@ -17,7 +17,7 @@ from dovetail.lifecycle.memory.aftercare import Aftercare
 from dovetail.lifecycle.memory.landing import LEAST, Landing
 from dovetail.lifecycle.memory.outcomes import HOUR, KEPT_MAX, Mover, Outcomes
 from dovetail.lifecycle.memory.owners import Before, missing, owners_of, ready_of, ready_on
-from dovetail.lifecycle.memory.pacing import BackOff, Pacing, stabilization_of
+from dovetail.lifecycle.memory.pacing import BackOff
 from dovetail.lifecycle.memory.pod_events import PodEvents
 from dovetail.lifecycle.memory.regrowth import FIRST_WAIT, LEAST_WAIT, LOOK_AFTER, Regrowth, is_ours
 from dovetail.lifecycle.memory.waste import WasteBook
@@ -108,32 +108,6 @@ def test_waits_that_are_over_are_dropped() -> None:
     assert memory.failed("web", 10) == 20
 
 
-@pytest.mark.parametrize("method", Method)
-def test_window_of_each_method(method: Method) -> None:
-    """Each kind of action has its own window; repair has none."""
-    windows = Stabilization(empty=1, expired=2, drifted=3, cost=4)
-    expected = {"unhealthy": 0, "empty": 1, "expired": 2, "drifted": 3, "multiNode": 4, "singleNode": 4}
-    assert stabilization_of(method, windows) == expected[method.value]
-
-
-def test_pauses_after_actions() -> None:
-    """Cost actions wait for the latest pause; a window of 0 is no pause, one of a nanosecond is."""
-    windows = Stabilization(empty=1, expired=0, drifted=30, cost=20)
-    pacing = Pacing()
-    pacing.finished(Method.EXPIRED, windows, 100)
-    assert (pacing.settling, pacing.settles_at(0)) == ({}, None)
-    pacing.finished(Method.EMPTY, windows, 100)
-    assert (pacing.settles_at(100), pacing.settles_at(101)) == (101, None)
-    assert pacing.settles_by(100) == "an action of method empty"
-    pacing.finished(Method.DRIFTED, windows, 100, ("web",))
-    pacing.finished(Method.SINGLE_NODE, windows, 100, ("a", "b"))
-    assert pacing.settles_at(100) == 130
-    assert pacing.settles_by(100) == "an action of method drifted in NodePool web"
-    assert sorted(pacing.times()) == [101, 120, 130]
-    assert Pacing().settles_at(0) is None
-    assert not Pacing().expire(10**18)
-
-
 # ---------------------------------------------------------------- owners
 
 
@@ -195,7 +169,7 @@ def landing_of(store: Store, *idents: str) -> Landing:
     landing = Landing()
     for ident in idents:
         landing.begin(run("n1", ident=ident), store)
-        landing.end(ident, 100 * SECOND, 300 * SECOND)
+        landing.end(ident, 100 * SECOND, 300 * SECOND, ("web",))
     return landing
 
 
@@ -221,7 +195,7 @@ def test_landing_ends_with_the_window(at: int, over: bool) -> None:
     store = store_of(replica_set("rs", 1), pod("a", "n1", "rs"))
     landing = landing_of(store, "c1")
     store.vanish("Pod", "d", "a")
-    assert landing.look(store, at * SECOND) == over
+    assert bool(landing.look(store, at * SECOND)) == over
 
 
 def test_landing_is_over_when_all_have_landed() -> None:
@@ -237,7 +211,7 @@ def test_landing_is_over_when_all_have_landed() -> None:
     store.vanish("Pod", "d", "w")
     store.observe(pod("w", "", "other", uid="w2"))
     assert landing.look(store, 135 * SECOND), "somebody else's pod does not count"
-    landing.end("c2", 140 * SECOND, 300 * SECOND)
+    landing.end("c2", 140 * SECOND, 300 * SECOND, ("web",))
     store.vanish("Pod", "d", "b")
     assert not landing.look(store, 170 * SECOND)
     landing.drop("c2")
@@ -254,13 +228,15 @@ def test_landing_of_two_commands_is_over_with_the_later() -> None:
     store = store_of(replica_set("rs", 1), pod("a", "n1", "rs"), replica_set("db", 1), pod("b", "n2", "db"))
     landing = landing_of(store, "c1")
     landing.begin(run("n2", ident="c2"), store)
-    landing.end("c2", 104 * SECOND, 300 * SECOND)
+    landing.end("c2", 104 * SECOND, 300 * SECOND, ("web", "two"))
     for name, owner in (("a", "rs"), ("b", "db")):
         store.vanish("Pod", "d", name)
         store.observe(pod(f"{name}2", "n3", owner))
     assert not landing.look(store, 130 * SECOND)
     assert landing.next_at() == 135 * SECOND
-    assert landing.look(store, 135 * SECOND)
+    assert not landing.is_over
+    assert landing.look(store, 135 * SECOND) == ("web", "two")
+    assert landing.is_over
 
 
 # ---------------------------------------------------------------- regrowth

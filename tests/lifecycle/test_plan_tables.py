@@ -9,7 +9,7 @@ import pytest
 
 from dovetail.lifecycle.commands import evictions, flight, resume, steps, surging
 from dovetail.lifecycle.commands.attempts import SECOND
-from dovetail.lifecycle.commands.command_run import Evicted
+from dovetail.lifecycle.commands.command_run import Evicted, Run, View
 from dovetail.lifecycle.commands.last_look import objection
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import (
@@ -73,9 +73,9 @@ def test_who_is_evicted_in_which_order() -> None:
     made = run("a", phase=Phase.EVICTING)
     seen = view(*items, evicts=True)
     order = []
-    while (found := evictions.next_pod(made, seen)) is not None:
-        order.append(found.metadata.name)
-        made.attempts.ask(evictions.evict_id(made, found), 0)
+    while found := evictions.next_pods(made, seen):
+        order += [entry.metadata.name for entry in found]
+        made.attempts.ask(evictions.evict_id(made, found[0]), 0)
     assert order == [
         "affine", "selects", "prefers", "big", "much", "also", "small", "amount", "least", "mem", "bare", "nothing"
     ]  # fmt: skip
@@ -83,7 +83,7 @@ def test_who_is_evicted_in_which_order() -> None:
     assert made.to_evict is not None
     assert len(made.to_evict) == 12
     seen.store.observe(pod("late", "a", cpu="5"))
-    assert evictions.next_pod(made, seen) is None, "who came since is the drain's"
+    assert evictions.next_pods(made, seen) == [], "who came since is the drain's"
 
 
 @pytest.mark.parametrize(
@@ -129,23 +129,87 @@ def test_when_the_next_pod_goes(
     first = pod("x", "a")
     answered(made, evictions.evict_id(made, first), answer)
     evictions.note(made, first, view(first, pod("y", "a"), pod("old", "b"), elapsed=10 * SECOND))
-    evicted = made.evicted_last
-    assert evicted == Evicted("mine/evict/d/x/x", 10 * SECOND, ("rs",), frozenset({"x", "y", "old"}))
+    [evicted] = made.in_the_air
+    assert evicted == Evicted("mine/evict/d/x/x", 10 * SECOND, "a", None, ("rs",), frozenset({"x", "y", "old"}))
     items = [pod("y", "a"), pod("old", "b"), pod("v", "", "third")]
     items += [pod("w", "", pending)] if pending else []
     items += [pod("new", "b", bound)] if bound else []
     seen = view(*items, elapsed=10 * SECOND + waited * SECOND // 1000, evicts=True)
-    found = evictions.next_pod(made, seen)
-    assert (found is not None) == landed
+    assert bool(evictions.next_pods(replace(made), seen)) == landed
     asked = steps.instructions(made, seen)
     assert [type(order) for order in asked] == ([EvictPod] if landed else [])
     if landed:
         siblings = frozenset(item.metadata.uid for item in seen.store.pods_owned_by("rs"))
-        assert made.evicted_last == Evicted("mine/evict/d/y/y", seen.elapsed, ("rs",), siblings)
+        assert made.in_the_air == (Evicted("mine/evict/d/y/y", seen.elapsed, "a", None, ("rs",), siblings),)
     assert evictions.is_over(made, seen) is False
     alone = view(*items[1:], elapsed=seen.elapsed, evicts=True)
-    last = replace(made, evicted_last=evicted)
+    last = replace(made, in_the_air=(evicted,))
     assert evictions.is_over(last, alone) == landed
+
+
+def _plan(places: dict[str, str], new: tuple[str, ...] = ()) -> Command:
+    placed = tuple(Placement(node=to, pods=tuple(f"d/{name}" for name, at in places.items() if at == to))
+                   for to in dict.fromkeys(places.values()))  # fmt: skip
+    launched = (Replacement(node_pool="web", instance_types=("m",), pods=tuple(f"d/{name}" for name in new)),)
+    return Command(
+        action=Action.DELETE_COST, method=Method.MULTI_NODE, nodes=("a", "b"), placements=placed,
+        replacements=launched if new else (), savings=1,
+    )  # fmt: skip
+
+
+def _wave(made: Run, seen: View) -> list[str]:
+    return [order.name for order in steps.instructions(made, seen) if isinstance(order, EvictPod)]
+
+
+def test_side_by_side_only_where_places_differ() -> None:
+    """Pods for other places go at once, largest first; those for the same place wait for it, and so do unplanned ones.
+
+    A node's next eviction waits for the answer to its last one: each writes the record that names all of them.
+    """
+    sizes = {"p1": "9", "p2": "8", "p3": "7", "p4": "6", "p5": "5", "p6": "4"}
+    on = {"p1": "a", "p2": "b", "p3": "c", "p4": "a", "p5": "d", "p6": "e"}
+    places = {"p1": "x", "p2": "x", "p3": "y", "p4": "z"}
+    made = run("a", "b", "c", "d", "e", phase=Phase.EVICTING)
+    made.command = _plan(places, new=("p5",))
+    pods = [pod(name, on[name], f"rs-{name}", cpu=cpu) for name, cpu in sizes.items()]
+    seen = view(*pods, evicts=True, evicts_side_by_side=True)
+    assert _wave(made, seen) == ["p1", "p3", "p5"], "p2 waits for p1, p4 for the answer of node a, p6 has no place"
+    assert _wave(made, seen) == []
+    for name in ("p1", "p3", "p5"):
+        answered(made, f"mine/evict/d/{name}/{name}", "")
+    assert _wave(made, seen) == ["p4"], "node a has answered"
+    seen.store.observe(pod("new-1", "x", "rs-p1"))
+    assert _wave(made, seen) == ["p2"], "p1 is bound again"
+    late = view(*pods, evicts=True, evicts_side_by_side=True, elapsed=6 * SECOND)
+    assert _wave(made, late) == ["p6"], "nothing is in the air"
+    assert not evictions.is_over(made, late)
+
+
+def test_side_by_side_each_pod_of_an_owner_has_to_come_back() -> None:
+    """Of two pods of one owner that left together, the place of each is free again only when two new ones came."""
+    made = run("a", "b", phase=Phase.EVICTING)
+    made.command = _plan({"p1": "x", "p2": "y", "p3": "x"})
+    pods = [pod("p1", "a", cpu="3"), pod("p2", "b", cpu="2"), pod("p3", "b", cpu="1")]
+    seen = view(*pods, evicts=True, evicts_side_by_side=True)
+    assert _wave(made, seen) == ["p1", "p2"]
+    for name in ("p1", "p2"):
+        answered(made, f"mine/evict/d/{name}/{name}", "")
+    seen.store.observe(pod("new-1", "x"))
+    assert _wave(made, seen) == []
+    seen.store.observe(pod("new-2", "y"))
+    assert _wave(made, seen) == ["p3"]
+
+
+def test_side_by_side_is_bounded() -> None:
+    """At most twenty pods of a command are on their way at a time."""
+    names_ = [f"p{number:02d}" for number in range(25)]
+    made = run(*names_, phase=Phase.EVICTING)
+    made.command = _plan({name: f"to-{name}" for name in names_})
+    seen = view(*[pod(name, name, f"rs-{name}", cpu="1") for name in names_], evicts=True, evicts_side_by_side=True)
+    assert _wave(made, seen) == names_[:20]
+    for name in names_[:3]:
+        answered(made, f"mine/evict/d/{name}/{name}", Failure.THROTTLED)
+    assert _wave(made, seen) == names_[20:23], "what a PDB refuses is the drain's, and waited for by nobody"
 
 
 def test_evictions_end_with_the_patience_or_the_right() -> None:
@@ -155,8 +219,8 @@ def test_evictions_end_with_the_patience_or_the_right() -> None:
     assert evictions.is_over(made, view(pod("y", "a"), elapsed=190 * SECOND))
     answered(made, "mine/evict/d/y/y", Failure.FORBIDDEN)
     assert evictions.is_over(made, view(pod("x", "a"), elapsed=10 * SECOND))
-    unasked = run("a", phase=Phase.EVICTING, evicted_last=Evicted("unknown", 0, (), frozenset()))
-    assert evictions.next_pod(unasked, view(pod("y", "a"))) is not None
+    unasked = run("a", phase=Phase.EVICTING, in_the_air=(Evicted("unknown", 0, "a", None, (), frozenset()),))
+    assert evictions.next_pods(unasked, view(pod("y", "a")))
 
 
 def test_surges_come_first_where_they_are_wanted() -> None:
@@ -187,6 +251,8 @@ PROTECTED = {names.DO_NOT_DISRUPT: "true"}
         ({"roll_first": (("d", "rs"),), "spares_protected": False}, pod("x", "a"), ""),
         ({"roll_first": (("d", "other"),)}, pod("x", "a"), ""),
         ({"roll_first": (("d", "rs"),)}, pod("x", "a", phase="Succeeded"), ""),
+        ({"roll_first": (("d", "rs"),)}, pod("x", "a", leaving=True), ""),
+        ({}, pod("x", "a", annotations=PROTECTED, leaving=True), ""),
         ({"only_empty": True}, pod("x", "a"), "node a is no longer empty: pod d/x is on it"),
         ({"only_empty": True}, pod("x", "a", "ds", kind="DaemonSet"), ""),
         ({"only_empty": True}, pod("x", "a", phase="Failed"), ""),
@@ -333,6 +399,18 @@ def test_left_over_commands_are_found_once() -> None:
     same = record("one", "a", since=NOW, replacements=("later",))
     pair = leftovers(claim("a", annotations={names.COMMAND: early}), claim("b", annotations={names.COMMAND: same}))
     assert pair.records[0].replacements == (), "of two of one time the first"
+    turned = leftovers(claim("a", annotations={names.COMMAND: early}), claim("b", annotations={names.COMMAND: late}))
+    assert turned.records[0].since == NOW + timedelta(seconds=1), "the latest, also if it is seen last"
+
+
+def test_pods_evicted_from_any_node_are_known() -> None:
+    """Each Node's record names its own pods; the command is found with all of them."""
+    texts = [record("one", "a", "b", since=NOW, evicted=(pod,)) for pod in ("d/x", "d/y")]
+    nodes = [node(name, DISRUPTED, **{names.COMMAND: text}) for name, text in zip("ab", texts, strict=True)]
+    assert leftovers(*nodes).records[0].evicted == ("d/x", "d/y")
+    [found] = leftovers(*nodes).records
+    made = resume.take_over(found, taken=lambda name: False, now=NOW, elapsed=0, timeout=SECOND)
+    assert made.evicted_before == ("d/x", "d/y")
 
 
 @pytest.mark.parametrize(

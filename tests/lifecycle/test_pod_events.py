@@ -1,4 +1,4 @@
-"""The last pod event of a node: the later of what Karpenter wrote and what Dovetail saw (spec section 2)."""
+"""The last pod event of a node: the later of what Karpenter wrote and what Dovetail saw (docs/rules.md#timers)."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -16,6 +16,7 @@ from dovetail.model.objects import (
     Node,
     NodeClaim,
     NodeClaimStatus,
+    NodeSpec,
     ObjectMeta,
     OwnerReference,
     Pod,
@@ -63,9 +64,10 @@ class Springy(World):
             home = f"s{self.springs}"
             done = Condition(type=names.CONDITION_INITIALIZED, status="True")
             labels = {names.NODEPOOL: "web", **self.bought}
-            status = NodeClaimStatus(node_name=home, conditions=(done,))
+            status = NodeClaimStatus(node_name=home, provider_id=home, conditions=(done,))
             self.put(NodeClaim(metadata=ObjectMeta(name=f"{home}-claim", labels=labels), status=status))
-            self.put(Node(metadata=ObjectMeta(name=home, labels=labels, annotations={WANT: "cost-delete"})))
+            meta = ObjectMeta(name=home, labels=labels, annotations={WANT: "cost-delete"})
+            self.put(Node(metadata=meta, spec=NodeSpec(provider_id=home)))
         for pod in pods:
             self.put(msgspec.structs.replace(pod, spec=PodSpec(node_name=home)))
 

@@ -35,7 +35,8 @@ def test_a_report_has_words_and_survives_the_journal(report: Report) -> None:
 def test_reports_of_a_command_name_it() -> None:
     """Reports of a command carry its id from decision to end; other reports have none."""
     named = {type(report).__name__ for report in every_report("web") if command_of(report)}
-    assert named == {"CommandAdvanced", "CommandFound", "CommandOutcome", "InstructionNotDone", "PoolBacksOff"}
+    steps = {"CommandAdvanced", "CommandFound", "CommandOutcome", "InstructionNotDone", "DrainHangs"}
+    assert named == steps | {"PoolBacksOff", "NodesBackOff"}
 
 
 def advanced(**fields: Any) -> CommandAdvanced:

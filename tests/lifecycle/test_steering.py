@@ -1,4 +1,4 @@
-"""Steering marks are written slowly, moved rarely, and removed at the end (spec section 23)."""
+"""Steering marks are written slowly, moved rarely, and removed at the end (docs/rules.md#steering)."""
 
 from dataclasses import replace
 
@@ -144,7 +144,7 @@ def test_a_value_of_somebody_else_stays() -> None:
 
 
 def test_without_the_right_nothing_is_asked_for_again_and_again() -> None:
-    """A refusal stops pod marks for ten minutes; nodes are still closing."""
+    """After a refusal one pod mark a minute is tried, and one sentence names the right; nodes are still closing."""
     plan = SteeringPlan(closing=("a",), victims=_victims(("web-1", "web"), ("web-2", "db")))
     world, steerer = World(), _Steerer()
     world.add_pool()
@@ -157,5 +157,42 @@ def test_without_the_right_nothing_is_asked_for_again_and_again() -> None:
     for turn in range(8):
         world.add_node(f"n{turn}")
         driver.run(60)
-    assert len(driver.told(MarkPod)) <= 2
+    assert len(driver.told(MarkPod)) <= 2 + 8
+    assert _closing(world) == ["a"]
+    assert driver.reports("instruction-failed") == []
+    [said] = driver.reports("right")
+    assert "rights.steering=true" in said.message
+
+
+def test_a_right_that_is_given_is_used_soon() -> None:
+    """Within a minute and a half after the right was given every mark is there."""
+    owners = [(f"one-{number:02d}", f"rs-{number:02d}") for number in range(8)]
+    world, steerer = World(), _Steerer()
+    world.add_pool()
+    world.add_node("a")
+    for name, owner in owners:
+        _pod(world, name, owner)
+    steerer.plan = SteeringPlan(victims=_victims(*owners))
+    world.fail = lambda instruction: Failure.FORBIDDEN if isinstance(instruction, MarkPod) else None
+    driver = Driver(world, engine_for(PREFER, steerer)).begin()
+    driver.run(200)
+    assert _marked(world) == []
+    world.fail = lambda instruction: None
+    driver.run(90)
+    assert len(_marked(world)) == 8
+    assert [report.message for report in driver.reports("right")][1:] == [
+        "allowed to mark pods for scale-downs (the setting steering) now"
+    ]
+
+
+def test_a_pool_that_is_taken_away_opens_its_nodes_at_once() -> None:
+    """An un-labelled pool loses its closing taints although other pools' nodes stay closing."""
+    world, driver, steerer = _start(SteeringPlan(closing=("a", "x")), pods=0)
+    world.add_pool("other")
+    world.add_node("x", pool="other")
+    driver.run(30)
+    assert _closing(world) == ["a", "x"]
+    steerer.plan = SteeringPlan(closing=("a",))
+    world.add_pool("other", managed=False)
+    driver.run(15)
     assert _closing(world) == ["a"]

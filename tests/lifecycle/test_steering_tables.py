@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from dovetail.decide.steering_plan import NOTHING, SteeringPlan, Victim
+from dovetail.lifecycle.commands.attempts import RIGHT_MISSING
 from dovetail.lifecycle.messages import Failure, InstructionFailed, InstructionSucceeded
-from dovetail.lifecycle.steering import MINUTE, OPENS_AFTER, RIGHT_MISSING, Steering
+from dovetail.lifecycle.steering import MINUTE, OPENS_AFTER, Steering
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
 from dovetail.model.objects import Node, Pod
@@ -117,8 +118,8 @@ def test_a_node_stays_closing_for_three_minutes(after: int, opens: bool) -> None
     assert "node/open/a" in asked(Steering(), SteeringPlan(closing=("b",)), store_of(closing("a")), OPENS_AFTER)
 
 
-def test_a_missing_right_bars_its_kind_for_ten_minutes() -> None:
-    """A forbidden write stops its kind for ten minutes; other kinds and failures do not."""
+def test_a_missing_right_bars_its_kind_but_for_one_a_minute() -> None:
+    """A forbidden write stops its kind but for one attempt a minute; other kinds and failures do not."""
     steering, store = Steering(), store_of(pod("x", "n"), pod("y", "n", "two"))
     plan = SteeringPlan(closing=("a",), victims=(victim("x"), victim("y", "two")))
     first = asked(steering, plan, store)
@@ -127,10 +128,11 @@ def test_a_missing_right_bars_its_kind_for_ten_minutes() -> None:
     assert steering.answer(InstructionFailed(id="steer/pod/mark/d/x", failure=Failure.FORBIDDEN), NOW)
     assert steering.answer(InstructionFailed(id="steer/pod/mark/d/y", failure=Failure.CONFLICT), NOW)
     assert steering.answer(InstructionFailed(id="steer/node/close/a", failure=Failure.THROTTLED), NOW)
-    assert asked(steering, plan, store, NOW + 2 * MINUTE) == ["node/close/a"]
     assert asked(steering, plan, store, NOW + RIGHT_MISSING - 1) == ["node/close/a"]
-    assert asked(steering, plan, store, NOW + RIGHT_MISSING) == ["pod/mark/d/x", "pod/mark/d/y"]
+    assert asked(steering, plan, store, NOW + RIGHT_MISSING) == ["pod/mark/d/x"]
+    assert asked(steering, plan, store, NOW + 2 * RIGHT_MISSING - 1) == ["node/close/a"]
     assert steering.answer(InstructionSucceeded(id="steer/pod/mark/d/x"), NOW)
+    assert asked(steering, plan, store, NOW + 2 * RIGHT_MISSING - 1) == ["pod/mark/d/y"]
     assert Steering().wanted(plan, store, 0, 100) != []
 
 
@@ -138,7 +140,7 @@ def test_what_was_changed_long_ago_is_forgotten() -> None:
     """A change is forgotten after exactly ten minutes."""
     steering, store = Steering(), store_of(pod("x", "n"))
     asked(steering, SteeringPlan(closing=("a",), victims=(victim("x"),)), store)
-    asked(steering, SteeringPlan(closing=("b",)), store, NOW + RIGHT_MISSING - 1)
+    asked(steering, SteeringPlan(closing=("b",)), store, NOW + 10 * MINUTE - 1)
     assert sorted(steering._closed_at) == ["a", "b"]
-    asked(steering, SteeringPlan(closing=("c",)), store, NOW + RIGHT_MISSING)
+    asked(steering, SteeringPlan(closing=("c",)), store, NOW + 10 * MINUTE)
     assert (sorted(steering._closed_at), steering._changed_at) == (["b", "c"], {})

@@ -7,17 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.lifecycle.commands import signals, steps
+from dovetail.lifecycle.commands import irreversible, signals, steps
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import (
-    Evicted,
     Run,
 )
 from dovetail.lifecycle.commands.machine import Phase, Signal, Step
 from dovetail.lifecycle.messages import (
     DeleteNodeClaim,
+    EvictPod,
     Failure,
     InstructionFailed,
+    SurgeDeployment,
 )
 from dovetail.model import names
 from dovetail.model.command import Action, Command, Method
@@ -242,19 +243,26 @@ READY = [(names.CONDITION_INITIALIZED, "True", "")]
 
 @pytest.mark.parametrize(
     ("conditions", "moved", "kept"),
-    [([], "evicted", False), (READY, "", False), (READY, "evicted", True), (READY, "surged", True),
-     (READY, "surge failed", False), (READY, "leaving", True)],
+    [([], "evict", False), (READY, "", False), (READY, "evict", True), (READY, "evict unknown", True),
+     (READY, "evict failed", False), (READY, "surge", True), (READY, "surge unknown", True),
+     (READY, "surge failed", False), (READY, "delete unknown", True), (READY, "delete failed", False),
+     (READY, "leaving", True), (READY, "evicted before", True), (READY, "occupied", True), ([], "occupied", True)],
 )  # fmt: skip
 def test_which_replacement_a_roll_back_keeps(conditions: list[Any], moved: str, kept: bool) -> None:
-    """A rollback keeps a ready replacement that may have pods, and clears its record."""
+    """A rollback keeps a ready replacement that may have pods, or that the last look found in use."""
     made = run("a", phase=Phase.ROLLING_BACK, replacements=("r",))
-    if moved == "evicted":
-        made.evicted_last = Evicted("x", 0, (), frozenset())
-    if moved.startswith("surge"):
-        answered(made, "mine/surge/d/app", "" if moved == "surged" else Failure.REFUSED)
+    idents = {"evict": "mine/evict/d/p/u", "surge": "mine/surge/d/app", "delete": "mine/delete/c-a"}
+    what, _, how = moved.partition(" ")
+    if what in idents:
+        answer: Failure | str = {"": "", "unknown": Failure.UNREACHABLE, "failed": Failure.REFUSED}[how]
+        answered(made, idents[what], answer, what={"evict": EvictPod, "surge": SurgeDeployment}.get(what))
+    if what == "evicted":
+        made.evicted_before = ("d/p",)
+    if what == "occupied":
+        answered(made, "mine/delete/r", Failure.OCCUPIED)
     items = [node("a"), claim("r", of="mine", conditions=conditions)]
     seen = view(*items, *([] if moved == "leaving" else [its_claim("a")]))
-    assert steps.keeps(made, "r", seen) == kept
+    assert irreversible.keeps(made, "r", seen) == kept
     wanted = [step for step, target in steps.open_steps(made, seen) if target == "r"]
     assert wanted == [Step.CLEAR if kept else Step.DELETE_REPLACEMENTS]
 
@@ -264,9 +272,9 @@ def test_one_node_that_leaves_is_enough() -> None:
     made = run("a", "b", phase=Phase.ROLLING_BACK, replacements=("r",))
     answered(made, "mine/note/web", None)
     items = (node("a"), node("b"), its_claim("b"), claim("r", of="mine", conditions=READY))
-    assert steps.keeps(made, "r", view(*items))
+    assert irreversible.keeps(made, "r", view(*items))
     assert done(Step.FORGET, "web", made, *items, pool())
-    assert not steps.keeps(made, "r", view(*items, its_claim("a")))
+    assert not irreversible.keeps(made, "r", view(*items, its_claim("a")))
     assert not done(Step.FORGET, "web", made, *items, its_claim("a"), pool())
 
 
@@ -339,4 +347,6 @@ def test_instructions_are_asked_for_when_they_are_due() -> None:
     told = run("a", phase=Phase.ROLLING_BACK, replacements=("r",))
     answered(told, "mine/create/r", "uid-r")
     [order] = steps.instructions(told, view(node("a"), its_claim("a")))
-    assert order == DeleteNodeClaim(id="mine/delete/r", command_id="mine", name="r", uid="uid-r")
+    replaced = (("c-a", "u-a"),)
+    undo = DeleteNodeClaim(id="mine/delete/r", command_id="mine", name="r", uid="uid-r", undo=True, candidates=replaced)
+    assert order == undo

@@ -1,3 +1,5 @@
+import itertools
+
 import msgspec
 import pytest
 
@@ -101,8 +103,8 @@ def test_pending_pods(phase: str) -> None:
 def test_indexes_follow_the_objects() -> None:
     """Claims of nodes, nodes of pools and marks are kept as objects come, change and go."""
     store = Store()
-    claim = NodeClaim(metadata=ObjectMeta(name="c"), status=NodeClaimStatus(node_name="n"))
-    node = Node(metadata=ObjectMeta(name="n", labels={names.NODEPOOL: "web"}))
+    claim = NodeClaim(metadata=ObjectMeta(name="c"), status=NodeClaimStatus(node_name="n", provider_id="id"))
+    node = Node(metadata=ObjectMeta(name="n", labels={names.NODEPOOL: "web"}), spec=NodeSpec(provider_id="id"))
     store.observe(NodePool(metadata=ObjectMeta(name="web")))
     store.observe(claim)
     store.observe(node)
@@ -117,3 +119,49 @@ def test_indexes_follow_the_objects() -> None:
     store.vanish("NodeClaim", "", "c")
     assert store.claim_of("n") is None
     assert store.nodes_of("web") == []
+
+
+def _machine(name: str, provider_id: str) -> Node:
+    return Node(metadata=ObjectMeta(name=name), spec=NodeSpec(provider_id=provider_id))
+
+
+def _claim(name: str, node: str, provider_id: str) -> NodeClaim:
+    return NodeClaim(metadata=ObjectMeta(name=name), status=NodeClaimStatus(node_name=node, provider_id=provider_id))
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_a_node_whose_name_is_used_again_has_the_claim_of_its_machine(order: tuple[int, ...]) -> None:
+    """A claim that lingers under a node's name is not that node's claim: the provider ids differ."""
+    items = (_machine("n", "id-new"), _claim("old", "n", "id-old"), _claim("new", "n", "id-new"))
+    store = Store()
+    for at in order:
+        store.observe(items[at])
+    assert store.claim_of("n") is items[2]
+    assert store.nodes_of_claims(["old", "new"]) == ["n"]
+    store.vanish("NodeClaim", "", "new")
+    assert store.claim_of("n") is None
+    assert store.nodes_of_claims(["old"]) == []
+
+
+def test_a_machine_that_two_claims_name_has_none() -> None:
+    """Two claims, or two nodes, with one provider id: nothing says which of them is meant."""
+    store = Store()
+    for item in (_machine("n", "id"), _claim("a", "n", "id"), _claim("b", "n", "id")):
+        store.observe(item)
+    assert store.claim_of("n") is None
+    store.vanish("NodeClaim", "", "b")
+    assert store.claim_of("n") is not None
+    store.observe(_machine("m", "id"))
+    assert (store.claim_of("n"), store.claim_of("m")) == (None, None)
+
+
+def test_without_a_provider_id_there_is_no_claim() -> None:
+    """A Node or claim that has no provider id yet belongs to nobody, whatever names say."""
+    store = Store()
+    for item in (_machine("n", ""), _claim("a", "n", "")):
+        store.observe(item)
+    assert store.claim_of("n") is None
+    store.observe(_machine("n", "id"))
+    assert store.claim_of("n") is None
+    store.observe(_claim("a", "n", "id"))
+    assert store.claim_of("n") is not None

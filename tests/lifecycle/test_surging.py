@@ -1,4 +1,4 @@
-"""Detection of a Deployment's rolling update that was started for a command (spec section 20)."""
+"""Detection of a Deployment's rolling update that was started for a command (docs/rules.md#surge)."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -53,7 +53,15 @@ def test_when_a_rolling_update_has_begun(marked: str | None, answered: bool, rol
         ident = surging.surge_id(run, "d/web")
         run.attempts.ask(ident, 0)
         run.attempts.answer(InstructionSucceeded(id=ident), 0)
-    view = View(store=store, elapsed=1, now=NOW, replacement_timeout=1, launch_timeout=1, manages=lambda pool: True)
+    view = View(
+        store=store,
+        elapsed=1,
+        now=NOW,
+        replacement_timeout=1,
+        launch_timeout=1,
+        drain_patience=1,
+        manages=lambda pool: True,
+    )
     assert surging.is_rolled(run, "d/web", view) == rolled
 
 
@@ -102,6 +110,14 @@ def test_which_deployments_have_to_roll_first(asks: bool | None, node: str, ends
         phase=Phase.SURGING,
         began=NOW,
     )
-    view = View(store=store, elapsed=1, now=NOW, replacement_timeout=1, launch_timeout=1, manages=lambda pool: True)
+    view = View(
+        store=store,
+        elapsed=1,
+        now=NOW,
+        replacement_timeout=1,
+        launch_timeout=1,
+        drain_patience=1,
+        manages=lambda pool: True,
+    )
     assert list(surging.waiting(run, view)) == (["d/web"] if waits else [])
     assert surging.is_over(run, view) != waits

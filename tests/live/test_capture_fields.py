@@ -1,6 +1,8 @@
 """What a capture keeps of pods that are resized in place or have resource claims."""
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -8,7 +10,7 @@ import pytest
 
 from dovetail.api.reading.decode import decode_objects
 from dovetail.live.capture import dump
-from dovetail.model.cluster import cluster_of
+from dovetail.model.cluster import CaptureOrigin, cluster_of
 from dovetail.model.objects import KINDS, Pod, TopologySpreadConstraint
 from dovetail.scheduling.buffers import virtual_pods
 from dovetail.scheduling.pods.default_spread import DefaultSpread
@@ -88,3 +90,25 @@ def test_what_features_look_at_still_fits_together(anonymise: bool) -> None:
     spec = DefaultSpread((constraint,), cluster).counted_spec(cluster.pods[0])
     assert len(spec.topology_spread_constraints) == 1
     assert len(cluster.node_overlays) == 1
+
+
+def test_a_snapshot_says_which_cluster_it_is_of_and_what_it_holds() -> None:
+    """The name, the uid of kube-system and the kinds that were listed come back from the file."""
+    origin = CaptureOrigin(name="prod", uid="1f0c", kinds=("Node", "Pod"))
+    at = datetime(2026, 3, 14, 15, 30, tzinfo=UTC)
+    cluster = replace(cluster_of([_pod()]), captured_at=at, origin=origin)
+    assert decode_objects(dump(cluster)).cluster().origin == origin
+
+
+def test_an_anonymised_snapshot_is_still_told_apart_from_others() -> None:
+    """The name is left out and the uid replaced by a digest, which is the same for the same cluster only."""
+    at = datetime(2026, 3, 14, 15, 30, tzinfo=UTC)
+    found = []
+    for uid in ("1f0c", "1f0c", "2f0c"):
+        cluster = replace(cluster_of([_pod()]), captured_at=at, origin=CaptureOrigin(name="secret-prod", uid=uid))
+        text = dump(cluster, anonymise=True)
+        assert b"secret" not in text
+        assert uid.encode() not in text
+        found.append(decode_objects(text).cluster().origin)
+    assert found[0].uid
+    assert found[0] == found[1] != found[2]

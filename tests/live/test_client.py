@@ -182,3 +182,23 @@ def test_a_big_list_is_decoded_page_by_page() -> None:
 
     asyncio.run(context())
     assert seen == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("size", "limits"), [(1000, ["50", "500", "500"]), (1_000_000, ["50", "50", "50"])])
+def test_pages_of_large_objects_have_fewer(size: int, limits: list[str]) -> None:
+    """A list starts with a small page; only if its objects are small it starts over with pages of the usual size."""
+    total = 550 if size == 1000 else 150
+
+    def answer(request: web.Request, number: int) -> Any:
+        begin, limit = int(request.query.get("continue", "0")), int(request.query["limit"])
+        end = min(total, begin + limit)
+        items = [{"n": n, "padding": "x" * size} for n in range(begin, end)]
+        return {"metadata": {"resourceVersion": "1", "continue": str(end) if end < total else ""}, "items": items}
+
+    async def context() -> None:
+        async with talking_to(answer) as (server, client):
+            found = await client.list_decoded("/things", lambda page: [msgspec.json.decode(i)["n"] for i in page.items])
+            assert found == list(range(total))
+            assert [request.query["limit"] for request in server.requests] == limits
+
+    asyncio.run(context())

@@ -176,6 +176,37 @@ def test_acting_as_somebody_a_server_name_and_a_proxy(tmp_path: Path) -> None:
     assert (found.server_name, found.proxy) == ("api", "http://p:3128")
 
 
+def test_uid_and_extra_fields_of_somebody_are_sent(tmp_path: Path) -> None:
+    """`as-uid` and `as-user-extra` are headers, too, with keys encoded as kubectl encodes them."""
+    extra = {"scopes": ["view", "edit"], "example.com/tenant": ["a"]}
+    user = {"token": "t", "as": "jane", "as-uid": "u-1", "as-user-extra": extra}
+    assert sorted(connect(str(_write(tmp_path, user))).headers) == [
+        ("Impersonate-Extra-example.com%2Ftenant", "a"),
+        ("Impersonate-Extra-scopes", "edit"),
+        ("Impersonate-Extra-scopes", "view"),
+        ("Impersonate-Uid", "u-1"),
+        ("Impersonate-User", "jane"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("user", "wanted"),
+    [
+        ({"as-uid": "u"}, "without as"),
+        ({"as-groups": ["g"]}, "without as"),
+        ({"as-user-extra": {"a": ["b"]}}, "without as"),
+        ({"as": "jane", "as-groups": "g"}, "must be a list"),
+        ({"as": "jane", "as-user-extra": ["a"]}, "map of lists"),
+        ({"as": "jane", "as-user-extra": {"a": "b"}}, "map of lists"),
+        ({"as": "ja\nne"}, "no header"),
+    ],
+)
+def test_half_an_identity_is_refused(tmp_path: Path, user: dict[str, Any], wanted: str) -> None:
+    """What can't be sent as written is an error, never ignored: the rights would be those of somebody else."""
+    with pytest.raises(CredentialsError, match=wanted):
+        connect(str(_write(tmp_path, {"token": "t", **user})))
+
+
 @pytest.mark.parametrize(
     ("user", "cluster", "wanted"),
     [

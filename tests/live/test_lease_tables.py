@@ -10,7 +10,7 @@ import pytest
 from dovetail.live import clocks
 from dovetail.live.kubernetes.client import ApiClient, ApiError, MalformedError
 from dovetail.live.kubernetes.credentials import UnreachableError
-from dovetail.live.kubernetes.lease import LeaderElection
+from dovetail.live.kubernetes.lease import RELEASE_IDENTITY, LeaderElection
 
 Tree = dict[str, Any]
 Answer = Tree | bytes | Exception
@@ -250,6 +250,47 @@ def test_what_is_said_when_it_fails(clock: list[float], problem: Answer, note: s
     assert len(told) == (1 if note else 0)
     assert not note or told[0].startswith(note)
     assert [method for method, _, _ in server.asked][-1] == "GET"
+
+
+def test_a_refusal_after_answers_is_no_missing_right_yet(clock: list[float]) -> None:
+    """A server that has just restarted refuses for a moment; only a refusal that lasts names the rule."""
+    made, _, told = election(lease(), lease("me"), error(403), error(403))
+    assert tried(made) is True
+    assert tried(made) is None
+    clock[0] += 30
+    assert tried(made) is None
+    assert [note.partition(":")[0] for note in told] == [
+        "the Lease can't be renewed (403",
+        "not allowed to use Leases in namespace d",
+    ]
+
+
+def test_who_holds_the_lease_is_said_once(clock: list[float]) -> None:
+    """A process that waits names the holder, and what to do where a release holds it."""
+    said: list[str] = []
+    held = lease(RELEASE_IDENTITY, leaseDurationSeconds=3600)
+    made, _, _ = election(lease("you"), lease("you", renewTime="t"), held, held, waits=said.append)
+    for _ in range(4):
+        assert tried(made) is False
+    assert said[0] == "waiting: you holds the Lease"
+    assert len(said) == 2
+    assert "release --stop-controller" in said[1]
+    assert "60 min" in said[1]
+    assert "delete the Lease" in said[1]
+
+
+def test_a_lease_that_was_deleted_after_a_release_is_made_a_minute_later(clock: list[float]) -> None:
+    """An uninstall deletes the Lease a moment before it ends this process, which must not lead again meanwhile."""
+    gone, held = error(404), lease(RELEASE_IDENTITY, leaseDurationSeconds=3600)
+    said: list[str] = []
+    made, server, _ = election(held, gone, gone, gone, lease("me"), waits=said.append)
+    assert [tried(made), tried(made)] == [False, False]
+    clock[0] += 59
+    assert tried(made) is False
+    clock[0] += 1
+    assert tried(made) is True
+    assert [method for method, _, _ in server.asked] == ["GET", "GET", "GET", "GET", "POST"]
+    assert len(said) == 2
 
 
 @pytest.mark.parametrize(("seconds", "written"), [(30.0, 30), (0.2, 1), (1.6, 2), (0.0, 1)])

@@ -6,6 +6,7 @@ from io import StringIO
 import pytest
 
 from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.expiry import ExpiryChanged
 from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.lifecycle.reports import (
     BudgetChanged,
@@ -80,12 +81,13 @@ def test_a_command_from_decision_to_end(told: tuple[Telemetry, StringIO]) -> Non
     telemetry, stream = told
     for phase in ("validating", "tainting", "deleting"):
         telemetry.take(_command(phase))
-    labels = {"decision": "delete", "reason": "underutilized", "consolidation_type": "single"}
+    labels = {"decision": "delete", "reason": "underutilized", "consolidation_type": "single", "action": "deleteCost"}
     assert _value(telemetry, "karpenter_voluntary_disruption_decisions_total", **labels) == 1
     assert _value(telemetry, "dovetail_commands_in_flight", phase="deleting") == 1
     telemetry.take(_command("done", savings=0.25))
     assert _value(telemetry, "dovetail_commands_in_flight", phase="deleting") == 0
-    assert _value(telemetry, "dovetail_realised_savings_dollars_per_hour_total", nodepool="web") == 0.25
+    saved = "dovetail_realised_savings_dollars_per_hour_total"
+    assert _value(telemetry, saved, nodepool="web", action="deleteCost") == 0.25
     assert {line["command"] for line in _lines(stream)} == {"c1"}
 
 
@@ -106,13 +108,14 @@ def test_what_came_of_commands(told: tuple[Telemetry, StringIO]) -> None:
             )
         )
     found = {
-        what: _value(telemetry, f"dovetail_outcome_{what}_total", nodepool="web")
+        what: _value(telemetry, f"dovetail_outcome_{what}_total", nodepool="web", action="deleteCost")
         for what in ("promised_dollars", "saved_dollars", "reopened_nodes", "pods_moved", "pods_moved_again")
     }
     expected = {"promised_dollars": 1.5, "saved_dollars": 1.25, "reopened_nodes": 1, "pods_moved": 9}
     assert found == {**expected, "pods_moved_again": 1}
-    assert _value(telemetry, "dovetail_outcome_commands_total", nodepool="web", held="true") == 1
-    assert _value(telemetry, "dovetail_outcome_commands_total", nodepool="web", held="false") == 2
+    of = {"nodepool": "web", "action": "deleteCost"}
+    assert _value(telemetry, "dovetail_outcome_commands_total", **of, held="true") == 1
+    assert _value(telemetry, "dovetail_outcome_commands_total", **of, held="false") == 2
     lines = _lines(stream)
     assert {(line["topic"], line["level"], line["command"]) for line in lines} == {("outcome", "info", "c1")}
     assert lines[1]["message"] == (
@@ -120,14 +123,26 @@ def test_what_came_of_commands(told: tuple[Telemetry, StringIO]) -> None:
     )
 
 
+def test_every_counter_of_commands_names_the_action() -> None:
+    """Counters of what commands did carry the action, as the lifecycle controller's design names it."""
+    metrics = Metrics()
+    counters = (
+        metrics.decisions, metrics.decisions_by_pool, metrics.terminate_first, metrics.queue_failures,
+        metrics.failed_validations,
+        metrics.savings, metrics.rolled_back, metrics.outcomes, metrics.outcome_promised, metrics.outcome_saved,
+        metrics.outcome_reopened, metrics.outcome_pods, metrics.outcome_moved_again,
+    )  # fmt: skip
+    assert all("action" in counter._labelnames for counter in counters)
+
+
 def test_roll_backs_are_warnings_and_refusals_are_not(told: tuple[Telemetry, StringIO]) -> None:
     """Both are counted, also with Karpenter's names; a command that waits for the cluster to settle is not an error."""
     telemetry, stream = told
     telemetry.take(_command("rolling-back", "replaceDrifted", "drifted"))
     telemetry.take(_command("refused", "deleteEmpty", "empty"))
-    assert _value(telemetry, "dovetail_commands_rolled_back_total", reason="Drifted") == 1
+    assert _value(telemetry, "dovetail_commands_rolled_back_total", reason="Drifted", action="replaceDrifted") == 1
     failed = "karpenter_voluntary_disruption_failed_validations_total"
-    assert _value(telemetry, failed, consolidation_type="empty") == 1
+    assert _value(telemetry, failed, consolidation_type="empty", action="deleteEmpty") == 1
     assert [line["level"] for line in _lines(stream)] == ["warning", "info"]
 
 
@@ -139,6 +154,15 @@ def test_what_is_gone_already_is_no_warning(told: tuple[Telemetry, StringIO], fa
     telemetry, stream = told
     telemetry.take(InstructionNotDone(command_id="c1", id="c1/delete/n", failure=failure, detail="NodeClaim n is gone"))
     assert [line["level"] for line in _lines(stream)] == [level]
+
+
+def test_nodes_that_karpenter_ends_by_force_are_counted(told: tuple[Telemetry, StringIO]) -> None:
+    """How many end within a day and a week, and how many of them the budgets can't take before."""
+    telemetry, _ = told
+    telemetry.take(ExpiryChanged(pool="web", within_day=2, within_week=7, late=3))
+    found = [_value(telemetry, "dovetail_expiring_nodes", nodepool="web", within=span) for span in ("24h", "168h")]
+    assert found == [2, 7]
+    assert _value(telemetry, "dovetail_expiring_nodes_late", nodepool="web") == 3
 
 
 def test_budgets_verdicts_and_blocked_moves(told: tuple[Telemetry, StringIO]) -> None:

@@ -97,3 +97,29 @@ def test_on_a_real_server(api_server: ControlPlane) -> None:
         assert filled != made
         assert asyncio.run(load()) == filled
         api.request("DELETE", path)
+
+
+def test_a_key_is_filled_in_only_into_the_secret_that_was_read() -> None:
+    """The patch names the version that was read: of two replicas that fill in a key, one gets a conflict."""
+    stored: dict[str, Any] = _secret()
+    bodies: list[dict[str, Any]] = []
+
+    async def work() -> Seal:
+        async with talking_to(lambda request, number: stored) as (server, client):
+
+            async def handle(request: web.Request) -> web.StreamResponse:
+                if request.method != "PATCH":
+                    return web.json_response(stored)
+                body = json.loads(await request.read())
+                bodies.append(body)
+                if len(bodies) == 1:  # another replica was faster
+                    stored["metadata"]["resourceVersion"] = "8"
+                    stored["data"] = {"key": b64encode(OLD).decode()}
+                given = body.get("metadata", {}).get("resourceVersion", "8")
+                return _no(409) if given != stored["metadata"]["resourceVersion"] else web.json_response(stored)
+
+            server.handle = handle  # type: ignore[method-assign]
+            return await load_seal(client, "ns")
+
+    assert asyncio.run(work()) == Seal((OLD,))
+    assert [body["metadata"]["resourceVersion"] for body in bodies] == ["7"]

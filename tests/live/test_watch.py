@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from dovetail.lifecycle.messages import Event, ObjectObserved, ObjectVanished
+from dovetail.live import clocks
 from dovetail.live.kubernetes.client import ApiClient
 from dovetail.live.kubernetes.resources import BY_KIND
 from dovetail.live.kubernetes.watch import Informer
@@ -38,11 +39,13 @@ class Heard:
     def __init__(self, client: ApiClient, kind: str = "Pod") -> None:
         self.events: list[Event] = []
         self.notes: list[str] = []
+        self.failures: list[str] = []
         self.informer = Informer(
             client=client,
             resource=BY_KIND[kind],
             deliver=self._deliver,
             note=lambda kind, message: self.notes.append(message),
+            failed=lambda kind, message: self.failures.append(message),
         )
 
     async def _deliver(self, event: Event) -> None:
@@ -152,7 +155,7 @@ def test_any_other_error_in_a_watch_means_a_new_list_too() -> None:
     async def context() -> None:
         async with _listening(answer) as (heard, _):
             await until(lambda: heard.informer.lists == 2 and heard.informer.watches > 2)
-            assert any("etcd" in note for note in heard.notes)
+            assert any("etcd" in failure for failure in heard.failures)
 
     asyncio.run(context())
 
@@ -222,7 +225,9 @@ def test_a_server_that_has_just_started_is_asked_again_soon(status: int) -> None
     def answer(request: web.Request, number: int) -> Any:
         if "watch" not in request.query:
             return _list(5)
-        if number in (2, 3):
+        if number == 2:
+            return [{"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "5"}}}]
+        if number in (3, 4):
             return web.json_response({"code": status, "reason": "R", "message": "not yet"}, status=status)
         return [{"type": "ADDED", "object": _pod("later", 6)}]
 
@@ -230,6 +235,7 @@ def test_a_server_that_has_just_started_is_asked_again_soon(status: int) -> None
         async with _listening(answer, "CSINode") as (heard, _):
             await until(lambda: heard.informer.known)
             assert heard.informer.lists == 1
+            assert heard.notes == []  # no rule to add: it works
 
     asyncio.run(context())
 
@@ -252,5 +258,45 @@ def test_a_watch_that_ends_at_once_is_no_busy_loop(monkeypatch: pytest.MonkeyPat
             await asyncio.gather(task, return_exceptions=True)
             assert pauses == sorted(pauses)
             assert pauses[-1] >= 4
+
+    asyncio.run(context())
+
+
+def test_a_known_object_that_can_not_be_read_any_more_is_not_gone() -> None:
+    """A claim that a later list shows in an odd shape keeps its last state; its deletion is still seen."""
+    fine, odd = {"metadata": _pod("odd", 1)["metadata"]}, {"metadata": _pod("odd", 7)["metadata"], "status": 5}
+    other = {"metadata": _pod("other", 2)["metadata"]}
+    lists = iter([_list(5, fine, other), _list(9, odd, other), _list(12, other)])
+
+    def answer(request: web.Request, number: int) -> Any:
+        if "watch" not in request.query:
+            return next(lists)
+        return [_gone()] if request.query["resourceVersion"] in ("5", "9") else []
+
+    async def context() -> None:
+        async with _listening(answer, "NodeClaim") as (heard, _):
+            await until(lambda: heard.informer.lists == 2)
+            assert heard.said() == ["+odd", "+other"]
+            await until(lambda: heard.informer.lists == 3 and "-odd" in heard.said())
+            assert heard.said() == ["+odd", "+other", "-odd"]
+
+    asyncio.run(context())
+
+
+def test_a_view_is_as_old_as_the_question_for_its_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list that takes 50 s shows the cluster as it was when it was asked for, not when it ended."""
+    now = [100.0]
+    monkeypatch.setattr(clocks, "steady", lambda: now[0])
+
+    def answer(request: web.Request, number: int) -> Any:
+        if "watch" in request.query:
+            return web.Response(status=500, text="{}")
+        now[0] = 150.0
+        return _list(5, _pod("a", 1))
+
+    async def context() -> None:
+        async with _listening(answer) as (heard, _):
+            await until(lambda: heard.informer.lists == 1)
+            assert heard.informer.age == 50.0
 
     asyncio.run(context())

@@ -1,4 +1,4 @@
-"""A budget whose fields have the wrong type is broken by itself; pool and cluster go on (spec section 1)."""
+"""A budget whose fields have the wrong type is broken by itself; pool and cluster go on (docs/rules.md#policy)."""
 
 import pytest
 

@@ -70,7 +70,10 @@ def test_a_table_survives_its_own_file_form() -> None:
         (b'{"instanceTypes":[{"name":"a","capacity":{"cpu":"lots"}}]}', "lots"),
         (b'{"instanceTypes":[{"name":"a","offerings":[{"capacityType":"spot","zone":"a","price":-1}]}]}', "0 or more"),
         (b'{"instanceTypes":[{"name":"a","offerings":[{"capacityType":"a","zone":"a","price":1e99}]}]}', "a billion"),
+        (b'{"a":' * 100_000, "nested too deep"),
+        (b'{"instanceTypes": 5}', "instanceTypes"),
     ],
+    ids=lambda part: str(part[:40]),
 )
 def test_bad_catalogues_get_one_sentence(raw: bytes, says: str) -> None:
     """A catalogue that can't be trusted is refused in one sentence that says why."""

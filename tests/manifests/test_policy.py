@@ -42,7 +42,7 @@ def policy(disruption: Any = None, annotation: str | None = None, **more: Any) -
 
 
 def allowed(effective: DisruptionPolicy, reason: Reason, nodes: int, now: datetime) -> int:
-    """Count what the flat budgets allow: the plain reading of spec section 7."""
+    """Count what the flat budgets allow: the plain reading of docs/rules.md#budgets."""
     least = UNLIMITED
     for budget in effective.budgets:
         if budget.topology_key or (budget.reasons is not None and reason not in budget.reasons):
@@ -97,7 +97,7 @@ def test_what_the_spec_says() -> None:
     assert first.window.duration_ns == 8 * HOUR
     assert first.reasons == (Reason.DRIFTED,)
     assert (second.topology_key, second.sequential, second.amount) == ("topology.kubernetes.io/zone", True, 25)
-    new = ("windows", "minNodeAge", "health", "repair", "disruptionPrice")
+    new = ("windows", "minNodeAge", "health", "repair", "disruptionPrice", "restartPrice")
     assert {origin for key, origin in effective.origins.items() if key not in new} == {"spec"}
 
 
@@ -143,7 +143,7 @@ def test_an_unknown_key_of_the_annotation_is_a_warning() -> None:
 
 @pytest.mark.parametrize("schedule", SCHEDULES_BAD)
 def test_a_broken_budget_closes_only_the_reasons_it_names(schedule: str) -> None:
-    """The other budgets, and the other reasons, go on (spec section 1)."""
+    """The other budgets, and the other reasons, go on (docs/rules.md#policy)."""
     effective = policy(
         {"budgets": [{"nodes": "5", "schedule": schedule, "duration": "1h", "reasons": ["Drifted"]}, {"nodes": "3"}]}
     )
@@ -179,6 +179,9 @@ def test_a_budget_that_validation_refuses_is_broken_here(rule: Rule) -> None:
         ("consolidationSavingsThreshold", -1),
         ("consolidationSavingsThreshold", "0.05"),
         ("consolidateAfter", "9" * 40 + "h"),
+        ("disruptionPrice", "much"),
+        ("restartPrice", "much"),
+        ("minNodeAge", "old"),
     ],
 )
 def test_an_unreadable_consolidation_field_switches_consolidation_off(field: str, value: Any) -> None:
@@ -241,7 +244,7 @@ def test_a_static_pool_ignores_what_consolidates() -> None:
 
 
 def test_graceful_expiry_after_the_forceful_one_is_a_warning() -> None:
-    """Karpenter removes the node first, so it must be shorter (spec section 10)."""
+    """Karpenter removes the node first, so it must be shorter (docs/rules.md#karpenter)."""
     assert policy({"expireAfter": "24h"}, expire="24h").warnings
     assert policy({"expireAfter": "23h"}, expire="24h").warnings == ()
     assert policy({"expireAfter": "9000h"}, expire="Never").warnings == ()

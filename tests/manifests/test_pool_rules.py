@@ -1,4 +1,4 @@
-"""A NodePool that would be refused launches nothing and says so; one typo is that pool's problem (spec section 1)."""
+"""A NodePool that would be refused launches nothing and says so; other pools go on (docs/rules.md#policy)."""
 
 import json
 from datetime import timedelta

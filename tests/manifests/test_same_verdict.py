@@ -15,9 +15,9 @@ from tests.support.crd_rules import KARPENTER_RULES, RULES, Manifest, claim, poo
 OBJECTS = 1500
 # What the API server lets pass and the controller can't use.
 CONTROLLER_ONLY = (
-    "is no label value",
-    "is no label name",
-    "is no taint",
+    "is not a valid label value",
+    "is not a valid label name",
+    "is not a valid taint",
     "repeats the taint",
     "capacity types",
     "can last",
@@ -121,7 +121,7 @@ def is_expected(is_accepted: bool, findings: list[Finding]) -> bool:
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     if is_accepted:
         return all(any(words in finding.message for words in CONTROLLER_ONLY) for finding in errors)
-    # Integers for nodes are read, and warned about (spec section 1).
+    # Integers for nodes are read, and warned about (docs/rules.md#policy).
     return bool(errors) or any("refuses a number" in finding.message for finding in findings)
 
 

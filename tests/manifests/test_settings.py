@@ -1,5 +1,6 @@
 import dataclasses
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def test_every_key_wins_over_the_profile(profile: str, tmp_path: Path) -> None:
 def test_every_setting_has_a_key() -> None:
     """A file can set everything but a profile's rules and a simulation's chance."""
     assert set(EVERYTHING) <= set(SETTINGS)
-    names = {field.name for field in dataclasses.fields(DOVETAIL)} - {"profile", "rules", "ties"}
+    names = {field.name for field in dataclasses.fields(DOVETAIL)} - {"profile", "policy", "rules", "ties"}
     assert names == {"".join(f"_{c.lower()}" if c.isupper() else c for c in key) for key in SETTINGS}
 
 
@@ -82,7 +83,7 @@ def test_an_empty_file_changes_nothing(text: str, tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         ("batchMaximun: 5", "did you mean batchMaximum?"),
-        ("xyz: 5", "known are alertGate, batchMaximum"),
+        ("xyz: 5", "valid names: alertGate, asksTheScheduler"),
         ("batchMaximum: 0", "from 1 to"),
         ("batchMaximum: '5'", "whole number"),
         ("batchMaximum: true", "whole number"),
@@ -130,3 +131,57 @@ def test_settings_of_the_golden_cases_are_read() -> None:
         asked = json.loads(case.read_text()).get("settings", {})
         asked.pop("karpenterFeatureGates", None)  # Karpenter's alone
         settings_of(asked, KARPENTER_1_15)
+
+
+GOOD_PLAN = {"name": "p", "kind": "SavingsPlan", "hourly": 1, "rates": "28%"}
+GOOD_RESERVED = {"name": "r", "kind": "ReservedInstances", "instanceTypes": ["m5.large"], "count": 2}
+
+
+@pytest.mark.parametrize(
+    ("tree", "words"),
+    [
+        ({"commitments": {}}, "commitments is"),
+        ({"commitments": ["x"]}, "commitments[0] is"),
+        ({"commitments": [GOOD_PLAN, GOOD_PLAN]}, "commitments[1].name"),
+        ({"commitments": [{**GOOD_RESERVED, "count": -1}]}, "commitments[0].count is -1"),
+        ({"commitments": [{**GOOD_RESERVED, "count": 1.5}]}, "commitments[0].count is 1.5"),
+        ({"commitments": [{**GOOD_RESERVED, "count": True}]}, "commitments[0].count"),
+        ({"commitments": [{**GOOD_RESERVED, "hourly": -1}]}, "commitments[0].hourly is -1; write dollars an hour"),
+        (
+            {"commitments": [{**GOOD_RESERVED, "hourly": 1, "rates": {"m5.large": 0.06}}]},
+            "commitments[0] has both hourly and rates",
+        ),
+        ({"commitments": [{**GOOD_RESERVED, "families": ["m5"]}]}, "both instanceTypes and families"),
+        ({"commitments": [{**GOOD_RESERVED, "instanceTypes": []}]}, "commitments[0].instanceTypes"),
+        (
+            {"commitments": [{"name": "r", "kind": "ReservedInstances", "count": 2}]},
+            "neither instanceTypes nor families",
+        ),
+        ({"commitments": [{**GOOD_PLAN, "count": 1}]}, "commitments[0].count does not go with"),
+        ({"commitments": [{**GOOD_PLAN, "hourly": -1}]}, "commitments[0].hourly is -1"),
+        ({"commitments": [{**GOOD_PLAN, "hourly": "1 EUR"}]}, "without a currency"),
+        ({"commitments": [{**GOOD_PLAN, "rates": "128%"}]}, "commitments[0].rates is"),
+        ({"commitments": [{**GOOD_PLAN, "rates": {"m5.large": -1}}]}, "commitments[0].rates.m5.large"),
+        ({"commitments": [{"name": "p", "kind": "SavingsPlan", "hourly": 1}]}, "commitments[0].rates is missing"),
+        ({"commitments": [{**GOOD_PLAN, "kind": "Spot"}]}, "commitments[0].kind"),
+        ({"commitments": [{**GOOD_PLAN, "colour": 1}]}, "colour"),
+        ({"discount": {"aws": 20}}, "discount.aws"),
+        ({"discount": {"moon": "20%"}}, "moon"),
+        ({"surcharge": [{"nodeClassKind": "NodeClass"}]}, "surcharge[0]"),
+        ({"surcharge": [{"nodeClassKind": "NodeClass", "percent": -2}]}, "surcharge[0].percent"),
+    ],
+)
+def test_what_can_not_be_paid_is_refused_with_its_key(tree: dict[str, Any], words: str, tmp_path: Path) -> None:
+    """A commitment, discount or surcharge that can't be is refused in a sentence that names its key."""
+    with pytest.raises(InputError) as caught:
+        load_settings(written(tmp_path, json.dumps(tree)))
+    assert words in str(caught.value)
+
+
+def test_commitments_are_read_exactly(tmp_path: Path) -> None:
+    """Dollars and percentages are read as decimals."""
+    tree = {"commitments": [GOOD_PLAN, GOOD_RESERVED], "discount": {"aws": "12.5%"}}
+    read = load_settings(written(tmp_path, json.dumps(tree)))
+    assert read.commitments[0].percent_off == Fraction(28, 100)
+    assert read.commitments[1].count == 2
+    assert read.discount == (("aws", Fraction(1, 8)),)

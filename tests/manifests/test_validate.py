@@ -46,6 +46,13 @@ def test_every_rule_has_the_verdict_of_the_crds(rule: Rule) -> None:
     assert all("\n" not in finding.line() for finding in refused)
 
 
+def test_what_both_refuse_is_said_once() -> None:
+    """An operator that does not exist is refused by the API server and by the controller: one finding."""
+    wrong = {"key": "kubernetes.io/arch", "operator": "Inn", "values": ["amd64"]}
+    tree = pool(template=template(requirements=[wrong]))
+    assert [finding.path for finding in errors(tree)] == ["spec.template.spec.requirements[0].operator"]
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES_GOOD + SCHEDULES_ODD)
 def test_schedules_that_cron_can_read_pass(schedule: str) -> None:
     """Every form that Karpenter's cron library reads is accepted."""
@@ -94,11 +101,18 @@ def test_an_unknown_field_is_a_warning_that_names_the_nearest() -> None:
 
 
 def test_a_topology_budget_that_leaves_out_drifted_is_a_warning() -> None:
-    """It does nothing (spec section 7)."""
+    """It does nothing (docs/rules.md#budgets)."""
     path = "spec.disruption.budgets[0].reasons"
     assert warnings(budget(nodes="1", topologyKey="zone", reasons=["Empty"])) == [path]
     assert warnings(budget(nodes="1", topologyKey="zone", reasons=["Drifted"])) == []
     assert warnings(budget(nodes="1", topologyKey="zone")) == []
+
+
+def test_an_empty_topology_key_is_none() -> None:
+    """It is the same as a budget without one: flat, and nothing to go by in sequence."""
+    assert validate_manifest(budget(nodes="1", topologyKey="", reasons=["Empty"])) == ()
+    (finding,) = validate_manifest(budget(nodes="1", topologyKey="", sequential=True))
+    assert "'sequential' requires 'topologyKey'" in finding.sentence()
 
 
 @pytest.mark.parametrize(
@@ -113,7 +127,7 @@ def test_a_topology_budget_that_leaves_out_drifted_is_a_warning() -> None:
     ],
 )
 def test_graceful_expiry_must_come_before_the_forceful_one(graceful: str, forceful: str | None, is_late: bool) -> None:
-    """A warning says where Karpenter's own expiry comes first (spec section 10)."""
+    """A warning says where Karpenter's own expiry comes first (docs/rules.md#karpenter)."""
     inner = {} if forceful is None else {"expireAfter": forceful}
     tree = pool(template=template(**inner), disruption={"expireAfter": graceful})
     assert (warnings(tree) == ["spec.disruption.expireAfter"]) is is_late

@@ -94,7 +94,7 @@ def bomb(levels: int) -> str:
         ("a: " + "[" * 5000, "200 levels"),
         ("a: *nowhere", r"\*nowhere"),
         ("{a: 1}: b", "keys must be text"),
-        ("<<: 5", "no map"),
+        ("<<: 5", "not a map"),
         ("a: [1", "not YAML"),
         ("\ta: 1", "not YAML"),
     ],

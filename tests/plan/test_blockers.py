@@ -8,13 +8,17 @@ import msgspec
 import pytest
 
 from dovetail.decide.decider import Decider
+from dovetail.decide.facts.pdb_sums import pdb_sum
 from dovetail.decide.question import Question
+from dovetail.decide.work import Work
 from dovetail.model import names
 from dovetail.model.money import UNIT, parse_money
 from dovetail.model.objects import PodDisruptionBudget
+from dovetail.plan import remedy
 from dovetail.plan.blocking.blockers import Blocker, find_blockers
 from dovetail.plan.blocking.blockers_text import blockers_page, blockers_text
-from dovetail.plan.blocking.pdb_sums import pdb_sum
+from dovetail.plan.pages.page import plan_page
+from dovetail.plan.view import plan_view
 from tests.support.design_world import Town, kind
 
 
@@ -63,6 +67,99 @@ def test_the_saving_is_what_the_core_finds_without_that_blocker() -> None:
     assert command.nodes == ("by-pdb",)
     assert found["default/web"].savings == command.savings == parse_money("0.20")
     assert found["default/db"].savings == parse_money("0.20")
+
+
+@pytest.mark.parametrize(
+    ("after", "why", "step"),
+    [
+        ("Never", "consolidateAfter is Never.", "set consolidateAfter to a duration, such as 5m"),
+        ("2h", "consolidateAfter is 2h and has not passed.", "wait, or shorten consolidateAfter"),
+    ],
+)
+def test_nobody_is_told_to_wait_for_never(after: str, why: str, step: str) -> None:
+    """A timer that runs can be waited for; Never can't."""
+    town = Town(kind("m", "0.20", cpu=4))
+    town.pool(disruption={"consolidateAfter": after})
+    town.node("empty", "m")
+    (found,) = _blockers(town).values()
+    assert (found.why, found.remedy) == (why, step)
+
+
+@pytest.mark.parametrize(
+    ("after", "step"),
+    [("Never", "set consolidateAfter to a duration, such as 5m"), ("2h", "wait, or shorten consolidateAfter")],
+)
+def test_the_plan_advises_what_blockers_advises(after: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's table, the details of a node and the first remedy of a large cluster name the same step."""
+    town = Town(kind("m", "0.20", cpu=4))
+    town.pool(disruption={"consolidateAfter": after})
+    town.node("empty", "m")
+    question, decider = _question(town), Decider()
+    (found,) = find_blockers(question)
+    assert found.remedy == step
+    result = decider.round(question)
+    assert f">{step}</td>" in plan_page(result)
+    known = plan_view(question, Work(decider.scene(question)), result)["remedies"]
+    assert known.get("consolidate-after default", known["consolidate-after"]) == step
+    monkeypatch.setattr(remedy, "BLOCKERS_NODES_MAX", 0)
+    assert f"First thing to change: {step}." in remedy.first_remedy(question, result)
+
+
+def test_a_gate_of_two_pools_has_two_steps() -> None:
+    """The row of the page names the pool where the first thing to change differs from pool to pool."""
+    town = Town(kind("m", "0.20", cpu=4))
+    for pool, after in (("a", "Never"), ("b", "2h")):
+        town.pool(pool, disruption={"consolidateAfter": after})
+        town.node(f"of-{pool}", "m", pool=pool)
+    page = plan_page(Decider().round(_question(town)))
+    assert "a: set consolidateAfter to a duration, such as 5m; b: wait, or shorten consolidateAfter" in page
+
+
+@pytest.mark.parametrize(
+    ("marks", "why", "step"),
+    [
+        ({names.PAUSED: "true"}, "It is paused until it is resumed.", "run dovetail resume default"),
+        (
+            {names.PAUSED: "true", names.PAUSED_REASON: "launch day"},
+            "It is paused until it is resumed (launch day).",
+            "run dovetail resume default",
+        ),
+        (
+            {names.PAUSED: "2099-01-01T00:00:00Z"},
+            "It is paused until 2099-01-01T00:00:00Z.",
+            "wait until 2099-01-01T00:00:00Z, or run dovetail resume default",
+        ),
+    ],
+)
+def test_a_paused_pool_is_a_blocker(marks: dict[str, str], why: str, step: str) -> None:
+    """It is worth what the plan saves once the pool is resumed, and `plan` advises the same."""
+    town = Town(kind("m", "0.20", cpu=4))
+    town.pool(annotations=marks)
+    town.node("empty", "m")
+    question = _question(town)
+    (found,) = find_blockers(question)
+    assert (found.kind, found.name, found.gate, found.nodes) == ("NodePool", "default", "paused", 1)
+    assert (found.savings, found.why, found.remedy) == (parse_money("0.20"), why, step)
+    result = Decider().round(question)
+    assert f">{step}</td>" in plan_page(result)
+    said = remedy.first_remedy(question, result)
+    waits = "wait" in step
+    assert said.startswith("Nothing to change: what waits (paused)" if waits else "First thing to change: NodePool")
+
+
+def test_a_paused_controller_is_one_blocker() -> None:
+    """The setting is lifted for all pools at once; a pool that is paused as well stays so."""
+    town = Town(kind("m", "0.20", cpu=4))
+    town.pool("a")
+    town.pool("b", annotations={names.PAUSED: "true"})
+    for pool in ("a", "b"):
+        town.node(f"of-{pool}", "m", pool=pool)
+    question = _question(town)
+    question = replace(question, settings=replace(question.settings, paused=True))
+    (found,) = find_blockers(question)
+    assert (found.kind, found.name, found.gate, found.nodes) == ("Settings", "paused", "paused", 2)
+    assert (found.savings, found.remedy) == (parse_money("0.20"), "switch the setting paused off")
+    assert ">switch the setting paused off</td>" in plan_page(Decider().round(question))
 
 
 def test_a_node_with_two_blockers_is_nobodys_saving_alone() -> None:
@@ -218,3 +315,27 @@ def test_the_promised_keys() -> None:
     entry = find_blockers(_question(_town()))[0].to_dict()
     assert {"kind", "name", "gate", "nodes", "savingsPerHour", "impossible", "why", "remedy"} <= set(entry)
     assert entry["savingsPerHour"] == "0.2"
+
+
+def _listed(**fields: Any) -> Blocker:
+    known = {"kind": "Pod", "name": "a/b", "gate": "pdb", "nodes": 1, "savings": 0, "impossible": False}
+    return Blocker(**{**known, "why": "It does.", "remedy": "don't", **fields})
+
+
+@pytest.mark.parametrize(
+    ("entry", "shown"),
+    [
+        (_listed(savings=parse_money("0.54")), "    $0.54/h  Pod a/b (pdb)"),
+        (_listed(savings=parse_money("0.0031")), "  $0.0031/h  Pod a/b (pdb)"),
+        (_listed(impossible=True), "             Pod a/b (pdb)  NEVER"),
+        (_listed(by_themselves=parse_money("0.33")), "  $0.33      1  pdb   Pod a/b"),
+        (_listed(), "1 more blocker would save nothing alone now (-o wide lists all)."),
+    ],
+)
+def test_no_row_says_that_nothing_is_saved(entry: Blocker, shown: str) -> None:
+    """A blocker stands beside what it saves, beside what its nodes alone would save, or is only counted."""
+    question = _question(_town())
+    text = blockers_text(question, [entry])
+    assert shown in text.split("\n")
+    for said in (text, blockers_text(question, [entry], wide=True), blockers_page(question, [entry])):
+        assert "$0.00/h" not in said

@@ -6,7 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from dovetail.api.reading.decode import decode_objects
 from dovetail.decide.outcome import UNLIMITED
-from dovetail.model.cluster import Cluster, cluster_of
+from dovetail.decide.question import Question
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.cluster import cluster_of
 from dovetail.model.policies.policy import Reason
 from dovetail.model.settings import DOVETAIL
 from dovetail.plan.calendar import PoolCalendar, Stretch, calendar
@@ -14,7 +16,7 @@ from dovetail.plan.calendar import PoolCalendar, Stretch, calendar
 NOW = datetime(2026, 5, 13, 7, 30, tzinfo=UTC)  # a Wednesday
 
 
-def _cluster(budgets: str) -> Cluster:
+def _question(budgets: str) -> Question:
     text = f"""
 apiVersion: karpenter.sh/v1
 kind: NodePool
@@ -23,7 +25,12 @@ spec:
   disruption: {{budgets: {budgets}}}
   template: {{spec: {{requirements: [], nodeClassRef: {{group: g, kind: k, name: c}}}}}}
 """
-    return cluster_of(decode_objects(text.encode()).objects)
+    return _asked(text)
+
+
+def _asked(text: str) -> Question:
+    cluster = cluster_of(decode_objects(text.encode()).objects)
+    return Question(cluster=cluster, catalogue=Catalogue(instance_types=()), settings=DOVETAIL, now=NOW)
 
 
 def _at(stretches: tuple[Stretch, ...], moment: datetime) -> int:
@@ -31,7 +38,7 @@ def _at(stretches: tuple[Stretch, ...], moment: datetime) -> int:
 
 
 def _only(budgets: str, days: int = 7) -> PoolCalendar:
-    (pool,) = calendar(_cluster(budgets), DOVETAIL, NOW, days)
+    (pool,) = calendar(_question(budgets), days)
     return pool
 
 
@@ -93,12 +100,12 @@ spec:
   disruption: {disruption}
   template: {{spec: {{requirements: [], nodeClassRef: {{group: g, kind: k, name: c}}}}}}
 """
-    (pool,) = calendar(cluster_of(decode_objects(text.encode()).objects), DOVETAIL, NOW, 1)
+    (pool,) = calendar(_asked(text), 1)
     return pool
 
 
 def test_outside_every_window_nothing_may_leave() -> None:
-    """Reasons that a window names are closed until it opens (spec section 14)."""
+    """Reasons that a window names are closed until it opens (docs/rules.md#windows)."""
     pool = _with('{budgets: [{nodes: "5"}], windows: [{schedule: "0 22 * * *", duration: 2h, reasons: [Drifted]}]}')
     drifted = [(s.begin.hour, s.allowed, s.closed) for s in pool.stretches[Reason.DRIFTED]]
     assert drifted == [(7, 0, True), (22, 5, False), (0, 0, True)]
@@ -106,7 +113,7 @@ def test_outside_every_window_nothing_may_leave() -> None:
 
 
 def test_a_rate_gives_back_what_it_took() -> None:
-    """Each of two departures frees its place an hour after it began (spec section 13)."""
+    """Each of two departures frees its place an hour after it began (docs/rules.md#rates)."""
     gone = [
         {"at": "2026-05-13T06:50:00Z", "reason": "Empty", "nodes": 1, "command": "a"},
         {"at": "2026-05-13T07:20:00Z", "reason": "Empty", "nodes": 1, "command": "b"},

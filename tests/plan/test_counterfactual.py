@@ -11,7 +11,8 @@ import pytest
 from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.settings import DOVETAIL
-from dovetail.plan.counterfactual import Counterfactual, counterfactuals
+from dovetail.plan.explaining.counterfactual import Counterfactual, counterfactuals
+from dovetail.plan.explaining.node_answer import ask
 from tests.support.design_world import NOW, Town, kind, spot_kind
 
 FREE = {"consolidationSavingsThreshold": 0}
@@ -207,3 +208,31 @@ def test_a_change_that_is_not_enough_says_so() -> None:
     assert not told.opens
     assert told.gate == "savings-threshold"
     assert "instead" in told.then
+
+
+def test_one_timer_after_the_other() -> None:
+    """Asked while consolidateAfter runs or after it, the node goes at the same moment; the gate between is named."""
+    town = _town(consolidateAfter="2h", consolidationSavingsThreshold=0.3)
+    town.node("n", "m", age=timedelta(hours=1), life="10h")
+    early = _told(town)
+    assert [(entry.gate, entry.opens) for entry in early] == [("savings-threshold", False), ("eligible", True)]
+    town.now = early[0].question.now
+    late = [entry for entry in _told(town) if entry.if_.startswith("at ")]
+    assert [entry.question.now for entry in late] == [early[1].question.now]
+
+
+@pytest.mark.parametrize("price", [{"disruptionPrice": 0.01}, {"restartPrice": "0.002"}], ids=["waste", "one price"])
+def test_the_time_in_the_sentence_is_the_time_at_which_it_goes(price: dict[str, Any]) -> None:
+    """A node that waits for money: the moment that its gate names is asked about, with what is wasted until then."""
+    town = Town(kind("m", "0.10", cpu=4))
+    town.pool(disruption={"consolidationSavingsThreshold": 0.02, **price}, limits={"nodes": "0"})
+    for name, pods in (("busy", 20), ("rest", 25)):
+        town.node(name, "m")
+        town.fill(name, pods, cpu="50m")
+    answer = ask(Question(cluster=town.cluster, catalogue=town.catalogue, settings=town.settings, now=NOW), "busy")
+    assert answer is not None
+    assert answer.last.due is not None
+    told = _told(town, "busy")
+    assert [(entry.question.now, entry.opens) for entry in told if entry.if_.startswith("at ")] == [
+        (answer.last.due, True)
+    ]

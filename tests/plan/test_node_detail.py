@@ -2,6 +2,7 @@
 
 from dovetail.decide.decider import Decider
 from dovetail.decide.question import Question
+from dovetail.decide.work import Work
 from dovetail.model import names
 from dovetail.plan.explanation import explain
 from dovetail.plan.node_detail import detail_of
@@ -28,8 +29,8 @@ def _town() -> Town:
 def test_where_each_pod_would_land() -> None:
     """One pod fits on an existing node; the other needs a new one, which is named."""
     town = _town()
-    context = Decider().scene(_question(town))
-    detail = detail_of(context, context.by_name["full"])
+    work = Work(Decider().scene(_question(town)))
+    detail = detail_of(work, work.scene.by_name["full"])
     landings = {entry.pod: (entry.node, entry.new) for entry in detail.landings}
     assert landings == {"default/small": ("room", None), "default/wide": (None, "m of default")}
     assert detail.new_nodes == ("m of default",)
@@ -41,8 +42,8 @@ def test_a_pod_without_a_place_says_why() -> None:
     """The output shows the scheduler's reason."""
     town = _town()
     town.pod("stuck", "full", cpu="100m", spec={"nodeSelector": {names.ZONE: "nowhere"}})
-    context = Decider().scene(_question(town))
-    stuck = next(e for e in detail_of(context, context.by_name["full"]).landings if e.pod == "default/stuck")
+    work = Work(Decider().scene(_question(town)))
+    stuck = next(e for e in detail_of(work, work.scene.by_name["full"]).landings if e.pod == "default/stuck")
     assert stuck.node is None
     assert stuck.new is None
     assert stuck.why

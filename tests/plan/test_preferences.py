@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from dovetail.decide.question import Question
 from dovetail.model.settings import DOVETAIL, PreferencePolicy
-from dovetail.plan.counterfactual import ask
-from dovetail.plan.explanation import explanation_text
+from dovetail.plan.explaining.node_answer import ask
+from dovetail.plan.explanation import Explanation
 from tests.support.golden_cases import golden_case
 
 
@@ -17,7 +17,7 @@ def test_a_preference_that_asks_for_a_new_node_is_named() -> None:
     told = {name: answer for name in names if (answer := ask(world, name)) is not None and answer.preferences}
     assert told
     name, answer = next(iter(told.items()))
-    text = explanation_text(world, answer, ())
+    text = Explanation(question=world, answer=answer, opened=()).text
     assert "preferencePolicy: Ignore" in text
     assert answer.preferences[0] in text
     ignoring = replace(DOVETAIL, preference_policy=PreferencePolicy.IGNORE)

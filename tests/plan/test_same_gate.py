@@ -10,7 +10,7 @@ from dovetail.decide import verdict
 from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
-from dovetail.plan.counterfactual import ask
+from dovetail.plan.explaining.counterfactual import ask
 from tests.support.design_world import Town, kind
 from tests.support.towns import build, shapes
 

@@ -1,14 +1,21 @@
 """`plan --to-end`: round after round on the capture, each applied as planned, until nothing is left."""
 
+from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
+from dovetail.api.commitments import read_commitments
 from dovetail.decide.decider import Decider
 from dovetail.decide.question import Question
 from dovetail.model import names
+from dovetail.model.catalogue import InstanceType
 from dovetail.model.money import UNIT
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.plan.apply import apply_commands
 from dovetail.plan.to_end import plan_to_end
 from tests.support.design_world import Town, kind
+from tests.support.golden_cases import golden_case
 
 
 def _question(town: Town) -> Question:
@@ -92,6 +99,55 @@ def test_a_replacement_is_the_cheapest_machine_and_carries_its_pods() -> None:
     (claim,) = applied.cluster.node_claims
     assert claim.status.provider_id == node.spec.provider_id
     assert plan_to_end(question).to_dict()["end"]["costPerHour"] == "0.2"
+
+
+@pytest.mark.parametrize("commitments", [[], [{"name": "p", "kind": "SavingsPlan", "hourly": "0.1", "rates": "28%"}]])
+def test_the_end_saves_what_the_commands_promise(commitments: list[object]) -> None:
+    """A new node costs what its command counts with, the highest price of its zones, not the lowest."""
+    town = Town(kind("l", "0.40", cpu=8), *_unlike_zones())
+    town.settings = replace(town.settings, commitments=read_commitments(commitments, "settings"))
+    town.pool(disruption={"consolidationSavingsThreshold": 0})
+    town.node("wide", "l")
+    town.fill("wide", 2, cpu="1500m")
+    plan = plan_to_end(_question(town))
+    (command,) = (command for step in plan.steps for command in step.commands)
+    assert command.action.value == "replaceCost"
+    assert plan.saved == command.savings
+
+
+def _unlike_zones() -> list[InstanceType]:
+    """Return a type that costs $0.20 in the dearest zone and $0.10 in the others, and one that costs $0.21 in all."""
+    even, uneven = kind("even", "0.21", cpu=4), kind("uneven", "0.20", cpu=4)
+    last = max(offering.zone for offering in uneven.offerings)
+    offers = (
+        o if o.zone == last else replace(o, price=o.price // 2, price_float=o.price_float / 2) for o in uneven.offerings
+    )
+    return [even, replace(uneven, offerings=tuple(offers))]
+
+
+@pytest.mark.parametrize("case", ["003", "E02", "E22", "P56"])
+@pytest.mark.parametrize("settings", [DOVETAIL, KARPENTER_1_15], ids=["dovetail", "karpenter"])
+def test_the_end_of_golden_clusters_is_the_sum_of_the_commands(case: str, settings: Settings) -> None:
+    """P56 is a static pool: the same machine comes back, and the commands promise no savings."""
+    given = golden_case(case)
+    plan = plan_to_end(Question(cluster=given.cluster, catalogue=given.catalogue, settings=settings, now=given.now))
+    assert plan.steps
+    assert plan.saved == sum(command.savings for step in plan.steps for command in step.commands)
+
+
+@pytest.mark.parametrize(("case", "hourly"), [("P30", 0.1), ("P30", 0.5), ("045", 2)])
+def test_leaving_nodes_that_use_a_commitment_change_no_promise(case: str, hourly: float) -> None:
+    """A plan that covers leaving nodes covers others once they are gone; each round saves what its commands say."""
+    given = golden_case(case)
+    plan = [{"name": "plan", "kind": "SavingsPlan", "hourly": hourly, "rates": "28%"}]
+    settings = replace(DOVETAIL, commitments=read_commitments(plan, "settings"))
+    end = plan_to_end(Question(cluster=given.cluster, catalogue=given.catalogue, settings=settings, now=given.now), 5)
+    saved = 0
+    for step in end.steps:
+        saved += sum(command.savings for command in step.commands)
+        assert step.saved == pytest.approx(saved, abs=10)
+        assert step.cost == end.first.cost_per_hour - step.saved
+    assert saved
 
 
 def test_daemons_go_with_their_node_and_pods_that_nobody_placed_wait() -> None:

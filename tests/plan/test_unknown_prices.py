@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.cli.main import main
+from tests.support.captures import whole_capture
 
 
 def captured(folder: Path, kind: str) -> str:
@@ -23,6 +24,7 @@ def captured(folder: Path, kind: str) -> str:
     old = "2026-01-01T00:00:00Z"
     initialized = {"type": "Initialized", "status": "True", "lastTransitionTime": old}
     items = [
+        whole_capture(),
         {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "web"}, "spec": {}},
         {
             "apiVersion": "karpenter.sh/v1",

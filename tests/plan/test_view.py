@@ -15,6 +15,7 @@ from dovetail.api.settings import load_settings
 from dovetail.decide.decider import Decider
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
+from dovetail.decide.work import Work
 from dovetail.model import names
 from dovetail.model.objects import Taint
 from dovetail.plan import view
@@ -41,7 +42,7 @@ def shown(request: pytest.FixtureRequest) -> tuple[Question, RoundResult, dict[s
     question = _question(request.param)
     decider = Decider()
     result = decider.round(question)
-    document = json.loads(json.dumps(view.plan_view(question, decider.scene(question), result)))
+    document = json.loads(json.dumps(view.plan_view(question, Work(decider.scene(question)), result)))
     return question, result, document
 
 
@@ -114,7 +115,7 @@ def test_closing_nodes_are_marked() -> None:
     nodes = tuple(closing if node is chosen else node for node in question.cluster.nodes)
     question = replace(question, cluster=replace(question.cluster, nodes=nodes))
     decider = Decider()
-    document = view.plan_view(question, decider.scene(question), decider.round(question), live=True)["nodes"]
+    document = view.plan_view(question, Work(decider.scene(question)), decider.round(question), live=True)["nodes"]
     marked = [name for name, mark in zip(document["name"], document["closing"], strict=True) if mark]
     assert marked == [chosen.metadata.name]
 
@@ -124,6 +125,6 @@ def test_the_live_form_leaves_out_what_is_asked_for_later() -> None:
     question = _question("045")
     decider = Decider()
     result = decider.round(question)
-    document = view.plan_view(question, decider.scene(question), result, live=True)
+    document = view.plan_view(question, Work(decider.scene(question)), result, live=True)
     jsonschema.validate(json.loads(json.dumps(document)), _SCHEMA)
     assert document["moves"] == document["examples"] == []

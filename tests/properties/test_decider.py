@@ -9,18 +9,19 @@ from datetime import timedelta
 
 import pytest
 
-from dovetail.decide.context import RoundContext
 from dovetail.decide.decider import Decider
-from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
+from dovetail.decide.refusal import Refusal
 from dovetail.decide.round import decide
+from dovetail.decide.scene import Scene
+from dovetail.decide.work import Work
 from dovetail.model.cached import cached
 from dovetail.model.command import Command
 from dovetail.model.settings import DOVETAIL
 from dovetail.sim.checks.swarm import run_seed
 from dovetail.sim.run import run_scenario
-from dovetail.sim.scenarios.scenario import load_scenario
+from dovetail.sim.scenarios.scenario import load_scenario, recommended_policy
 from dovetail.sim.world.clock import MINUTE
 from tests.support.golden_cases import GoldenCase, golden_cases
 from tests.support.golden_decisions import question_of
@@ -34,16 +35,10 @@ _WORKED_OUT.remove("verdicts")
 
 
 class Oracle(Decider):
-    """Decide without memory, and run every simulation instead of foreseeing how it ends."""
+    """Decide without memory."""
 
     def __init__(self) -> None:
         super().__init__(memory=False)
-
-    def scene(self, question: Question) -> RoundContext:
-        """Return a view that foresees nothing, nor do its forks."""
-        context = super().scene(question)
-        vars(context)["foresees_unready"] = lambda _facts: False
-        return context
 
 
 class BothWays(Decider):
@@ -51,9 +46,9 @@ class BothWays(Decider):
 
     asked = 0
 
-    def scene(self, question: Question) -> RoundContext:
+    def scene(self, question: Question) -> Scene:
         """Return the view with memory after checking that a whole round on it equals the oracle's."""
-        compare(decide(super().scene(question)), decide(Oracle().scene(question)), BothWays.asked)
+        compare(decide(Work(super().scene(question))), decide(Work(Oracle().scene(question))), BothWays.asked)
         BothWays.asked += 1
         return super().scene(question)
 
@@ -95,6 +90,8 @@ DAYS = [
     ("fleet-expiry", "graceful", 60),
     ("spot-market", "threshold", 30),
     ("batch-churn", "grace-5m", 20),
+    ("day-night", "recommended", 15),
+    ("batch-churn", "recommended", 15),
 ]
 
 
@@ -103,7 +100,7 @@ DAYS = [
 def test_every_question_of_a_simulated_day(name: str, policy: str, minutes: int) -> None:
     """Rounds and validations of a run get the same answers with and without memory."""
     scenario = load_scenario(name)
-    chosen = next(entry for entry in scenario.policies if entry.name == policy)
+    chosen = next(entry for entry in (*scenario.policies, recommended_policy()) if entry.name == policy)
     run_scenario(scenario, chosen, seed=1, until=scenario.until if LONG else minutes * MINUTE)
     assert BothWays.asked >= 5
 

@@ -1,7 +1,7 @@
 """The reference packer: Karpenter's placement of pods, one object at a time, in the order of its own steps.
 
 Clear before fast. It shares no code with `dovetail.scheduling`; the two are held against each other and against
-Karpenter's own answers. Rules: spec section 6; where a rule of Karpenter surprises, the comment says so.
+Karpenter's own answers. Rules: docs/rules.md#scheduling; where a rule of Karpenter surprises, the comment says so.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class ReferencePacker:
             return True
         if not self.settings.rules.disruption_taint_marks or state.node is None:
             return False
-        # Spec section 4, gate 2: a node that is being deleted or that carries the disruption taint is leaving too.
+        # docs/rules.md#gates, gate 2: a node that is being deleted or that carries the disruption taint is leaving too.
         tainted = any(taint.key == "karpenter.sh/disruption" for taint in state.node.spec.taints)
         return state.node.metadata.deletion_timestamp is not None or tainted
 

@@ -52,5 +52,5 @@ DAEMON, MIRROR = ("apps/v1", "DaemonSet"), ("v1", "Node")
     ],
 )
 def test_pods_that_come_and_go(old: Pod | None, new: Pod | None, nodes: tuple[str, ...]) -> None:
-    """Creation, completion, termination and deletion of a pod count once each (spec section 2)."""
+    """Creation, completion, termination and deletion of a pod count once each (docs/rules.md#timers)."""
     assert event_nodes(old, new) == nodes

@@ -192,6 +192,12 @@ def test_no_command_shows_a_token(api_server: ControlPlane, tmp_path: Path, comm
             assert controller.process.wait(30) == 0
             shown = controller.text
         assert 'add {apiGroups: [""], resources: ["nodes"]' in shown.replace('\\"', '"')
+    elif command[0] == "run" and trouble == "refused":
+        with running([*command, *where, "--log-level=debug"], tmp_path / "log") as controller:
+            controller.wait_for(level="warning", server=server)  # it waits for the server
+            assert controller.process.poll() is None
+            shown = controller.text
+        assert "does not answer" in shown
     else:
         done = _run(*command, *where)
         shown = done.stdout + done.stderr

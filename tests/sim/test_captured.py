@@ -2,11 +2,16 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dovetail.sim.scenarios.scenario import ScenarioError, parse_scenario
+from dovetail.sim.run import add_controllers
+from dovetail.sim.scenarios.scenario import ScenarioError, load_scenario, parse_scenario
 from dovetail.sim.scenarios.stage import Stage
+from dovetail.sim.whatif import WhatIf, what_if
+from dovetail.sim.world.clock import HOUR
+from dovetail.sim.world.world import World
 from tests.paths import SHARED, needs_shared
 
 SCENARIO = """\
@@ -131,3 +136,83 @@ def test_large_capture_can_be_simulated() -> None:
     result = run_scenario(scenario, scenario.policies[0], 1, until=10 * 60 * 10**9)
     assert result.violations == ()
     assert result.nodes_at_start > 50
+
+
+def test_a_mark_on_one_pod_stays_on_that_pod(tmp_path: Path) -> None:
+    """A captured pod that must not be disrupted does not keep the drain from evicting its siblings."""
+    world = marked(tmp_path)
+    world.run(10 * 10**9)
+    world.karpenter.delete("ip-1")
+    world.run(120 * 10**9)
+    left = [key for key, pod in world.store.pods.items() if pod.spec.node_name == "ip-1"]
+    assert left == ["default/web-a"]
+    made = [pod for key, pod in world.store.pods.items() if key.startswith("default/web-") and key[-1].isdigit()]
+    assert [dict(pod.metadata.annotations) for pod in made] == [{"team": "shop"}]
+
+
+def test_nodes_that_join_get_the_captured_daemons(tmp_path: Path) -> None:
+    """A node that is launched later runs the pods of the captured DaemonSets; captured nodes get no second one."""
+    world = marked(tmp_path)
+    world.run(10 * 10**9)
+    world.karpenter.delete("ip-1")
+    world.run(180 * 10**9)
+    agents = {pod.spec.node_name for key, pod in world.store.pods.items() if key.startswith("default/agent")}
+    assert agents == set(world.store.nodes) - {"ip-1"} != set()
+
+
+def test_daemons_of_a_node_that_leaves_go_with_it(tmp_path: Path) -> None:
+    """A captured DaemonSet pod of a node that is being deleted does not wait for another node for ever."""
+    world = marked(tmp_path, leaving=True)
+    world.run(120 * 10**9)
+    assert "default/agent-x" not in world.store.pods
+    assert all(pod.spec.node_name for pod in world.store.pods.values())
+
+
+def marked(tmp_path: Path, *, leaving: bool = False) -> World:
+    """Return the world of a capture whose first pod carries do-not-disrupt, and that has a DaemonSet."""
+    tree: Any = capture()
+    for item in tree["items"]:
+        if item["kind"] == "Pod":
+            item["metadata"]["annotations"] = {"team": "shop"}
+            item["spec"]["nodeName"] = "ip-1"
+            item["status"] = {"phase": "Running"}
+        if item["metadata"]["name"] == "web-a":
+            item["metadata"]["annotations"]["karpenter.sh/do-not-disrupt"] = "true"
+    container = {"name": "c", "resources": {"requests": {"cpu": "100m"}}}
+    template = {"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": [container]}}
+    agent = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "agent", "namespace": "default"}}
+    tree["items"].append({**agent, "spec": {"template": template}})
+    if leaving:
+        owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "d-1", "controller": True}
+        meta = {"name": "agent-x", "namespace": "default", "ownerReferences": [owner]}
+        spec = {"nodeName": "ip-1", "containers": [container]}
+        tree["items"].append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+        for item in tree["items"]:
+            if item["kind"] in ("Node", "NodeClaim"):
+                item["metadata"]["deletionTimestamp"] = "2026-01-05T12:00:00Z"
+    file = tmp_path / "cluster.json"
+    file.write_text(json.dumps(tree))
+    scenario = parse_scenario(SCENARIO.replace("FILE", str(file)), str(tmp_path / "mine.yaml"))
+    return Stage(scenario, scenario.policies[0], 1).build()
+
+
+@pytest.mark.parametrize(("name", "hours"), [("issue-7146", 3), ("spot-market", 4)])
+def test_a_capture_of_a_settled_cluster_replays_to_its_own_bill(name: str, hours: int) -> None:
+    """What Karpenter has settled stays as it is: the replay of today's policy ends within a tenth of the bill."""
+    scenario = load_scenario(name)
+    policy = scenario.policy("karpenter-1.15")
+    world = Stage(scenario, policy, 7).build()
+    world.run(scenario.warm_up)
+    for host in add_controllers(world, policy)[1]:
+        host.start()
+    world.run(scenario.warm_up + hours * HOUR)
+    asked = WhatIf(
+        cluster=world.store.cluster(),
+        catalogue=world.cloud.catalogue,
+        now=world.clock.instant(),
+        length=2 * HOUR,
+        fields={"consolidateAfter": "10m"},
+        seeds=1,
+    )
+    found = what_if(asked, workers=1).calibration
+    assert found.reliable, found.why

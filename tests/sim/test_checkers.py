@@ -92,9 +92,9 @@ def test_topology_budget_wants_one_domain_after_the_other() -> None:
     watch, rogue = watched(world)
     rogue.taint("one", "n0", method=Method.DRIFTED)
     rogue.taint("cost", "n2", method=Method.SINGLE_NODE)
-    assert rules(watch) == []
+    assert "budget" not in rules(watch)
     rogue.taint("two", "n1", method=Method.DRIFTED)
-    assert rules(watch) == ["budget"]
+    assert rules(watch).count("budget") == 1
 
 
 def test_topology_budget_caps_each_domain() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from dovetail.lifecycle.messages import NoteDisruption
 from dovetail.model.command import Method
+from dovetail.model.settings import DOVETAIL
 from dovetail.sim.world.clock import HOUR, MINUTE
 from dovetail.sim.world.world import World
 from tests.sim.test_checkers import watched
@@ -105,6 +106,30 @@ def test_a_node_that_is_too_young_is_seen(method: Method, broken: list[str]) -> 
     watch, rogue = watched(world)
     rogue.taint("one", "n0", method=method)
     assert [rule for rule in rules(watch) if rule == "min-node-age"] == broken
+
+
+@pytest.mark.parametrize(
+    ("pool", "own", "lead", "broken"),
+    [
+        ("Never", "720h", None, True),  # from 696h on
+        ("119m", "720h", None, False),
+        ("3h", "720h", None, True),
+        ("Never", "132m", None, False),  # a tenth before: from 118.8m on
+        ("Never", "140m", None, True),
+        ("Never", "140m", 25 * MINUTE, False),
+        ("Never", "Never", None, True),
+    ],
+)
+def test_a_node_that_is_taken_as_expired_too_soon_is_seen(pool: str, own: str, lead: int | None, broken: bool) -> None:
+    """Two hours old: old enough by the pool's expireAfter, or by the claim's own less the lead."""
+    world = small_world(nodes=3, expireAfter=pool)
+    claim = world.store.claims["n0"]
+    world.store.put(claim, spec=msgspec.structs.replace(claim.spec, expire_after=own))
+    settle(world)
+    watch, rogue = watched(world)
+    rogue.host.engine._state.settings = dataclasses.replace(DOVETAIL, expiry_lead=lead)
+    rogue.taint("one", "n0", method=Method.EXPIRED)
+    assert ("expiry" in rules(watch)) is broken
 
 
 @pytest.mark.parametrize(("value", "broken"), [("true", ["pause"]), ("2026-01-01T00:00:00Z", [])])

@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from dovetail.decide.outcome import RoundResult
+from dovetail.decide.question import Question
 from dovetail.model.objects import LabelSelectorSpec, ObjectMeta, PodDisruptionBudget, PodDisruptionBudgetSpec
 from dovetail.sim.checks.small_clusters import small_catalogue
 from dovetail.sim.ledger import Result, RunLedger
+from dovetail.sim.run import run_scenario
+from dovetail.sim.scenarios.scenario import load_scenario
 from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
+from dovetail.sim.world.karpenter.loop import LoopDecider
 from dovetail.sim.world.karpenter.node_objects import with_condition
 from dovetail.sim.world.world import World, WorldConfig
 from tests.support.rogue import QUICK, pool_named, settle, small_world, work
@@ -134,3 +139,50 @@ def test_pods_still_on_a_draining_node_get_room_at_once() -> None:
     settle(world, 120)
     assert "n0" not in world.store.nodes
     assert len(world.store.nodes) == 1
+
+
+def test_drifted_nodes_go_at_once_without_a_validation() -> None:
+    """Karpenter validates empty and underutilized nodes after 15 seconds, but begins to replace a drifted one at once.
+
+    After each it looks again as soon as it knows the machine that it launched, until the budget is used up.
+    """
+    world = plain_world(3, consolidateAfter="Never")
+    world.workloads.add(work("big", replicas=3, cpu="2900m"))
+    ledger = looking_on(world)
+    world.run(60 * SECOND)
+    world.set_template_labels("blue", {"team": "b"}, within=0)
+    world.run(2 * MINUTE)
+    found = closed(ledger)
+    assert [mark.action for mark in found.commands] == ["replaceDrifted"] * 3
+    assert found.commands[0].at - 60 <= 11
+    assert all(later.at - mark.at < 15 for mark, later in pairwise(found.commands))
+
+
+def test_the_dice_do_not_count_the_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A day in which every round is asked twice, the first answer thrown away, is the same day."""
+    scenario = load_scenario("issue-7146")
+    karpenter = scenario.policy("karpenter-1.15")
+    once, extra = run_scenario(scenario, karpenter, 3, until=90 * MINUTE), []
+    ask = LoopDecider.round
+
+    def asked_twice(self: LoopDecider, question: Question) -> RoundResult:
+        extra.append(ask(LoopDecider(self._state, self._dice), question))
+        return ask(self, question)
+
+    monkeypatch.setattr(LoopDecider, "round", asked_twice)
+    assert run_scenario(scenario, karpenter, 3, until=90 * MINUTE) == once
+    assert once.commands
+    assert any(not result.commands for result in extra)
+
+
+@pytest.mark.parametrize("name", ["karpenter-1.15", "savings-threshold"])
+def test_skipped_rounds_would_have_decided_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A course in which every round is asked has the same commands, pods and bill as one in which most are skipped."""
+    scenario = load_scenario("issue-7146")
+    skipped = run_scenario(scenario, scenario.policy(name), 3, until=30 * MINUTE)
+    monkeypatch.setattr(Question, "asks_the_same", lambda *_, until: False)
+    asked = run_scenario(scenario, scenario.policy(name), 3, until=30 * MINUTE)
+    assert asked.rounds > 1.5 * skipped.rounds
+    assert skipped.commands
+    when_told = dataclasses.replace(skipped.series, gates=asked.series.gates)  # verdicts are reported with rounds
+    assert dataclasses.replace(skipped, rounds=asked.rounds, series=when_told) == asked

@@ -1,5 +1,6 @@
 """The simulator is compared with recordings of the real Karpenter."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -9,6 +10,7 @@ from statistics import mean, stdev
 
 import pytest
 
+from dovetail.cli.main import main as dovetail
 from dovetail.model.settings import DOVETAIL
 from dovetail.sim.ledger import Result
 from dovetail.sim.scenarios import recording as recording_module
@@ -70,7 +72,7 @@ def test_karpenters_course_is_met() -> None:
     One recording is one throw of the dice (Karpenter's ties, the scheduler's, the order of evictions, the place of the
     polls), and single runs scatter around it. So the mean of many runs is compared: nodes within 15 % at every minute
     from the seventh on. At the sixth, 18 %: of five real runs of the same steps this one has the most nodes then (12
-    to 15; docs/simulator.md). All else within 25 %.
+    to 15; docs/internals/simulator.md). All else within 25 %.
     """
     found, results = runs(RECORDING)
     by_minute, by_figure = errors(RECORDING)
@@ -184,3 +186,54 @@ def test_file_that_is_no_recording_is_refused(tmp_path: Path, capsys: pytest.Cap
         load_recording(tmp_path / "none.json")
     assert main([str(file), "--types", str(file)]) == 2
     assert "no recording" in capsys.readouterr().err
+
+
+_GOOD = {
+    "nodePool": {"metadata": {"name": "default"}, "spec": {"template": {"spec": {"expireAfter": "Never"}}}},
+    "deployments": [
+        {
+            "metadata": {"name": "web"},
+            "spec": {"template": {"spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]}}},
+        }
+    ],
+    "scale": [{"t": 1, "deployment": "web", "replicas": 2}],
+    "nodeClaims": [{"seen": 1, "zone": "z"}],
+    "commands": [{"decision": "delete", "pods": 1}],
+    "pods": [{"t": 0, "nodes": 0, "count": 1}],
+}
+
+
+def test_a_small_recording_is_read(tmp_path: Path) -> None:
+    """The recording that the next test breaks is a good one."""
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps(_GOOD))
+    assert load_recording(file).scale == ((1.0, "web", 2),)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "5",
+        "[1]",
+        "NaN",
+        json.dumps({**_GOOD, "pods": [{"t": 1, "nodes": "x", "count": 1}]}),
+        json.dumps({**_GOOD, "pods": [{"t": 2, "nodes": 1, "count": 1}, {"t": 1, "nodes": 1, "count": 1}]}),
+        json.dumps({**_GOOD, "scale": [{"t": 1, "deployment": "none", "replicas": 1}]}),
+        json.dumps({**_GOOD, "nodeClaims": [{"seen": 1, "zone": {}}]}),
+        json.dumps({**_GOOD, "commands": [5]}),
+        json.dumps({**_GOOD, "deployments": [{"metadata": {"name": 5}, "spec": {}}]}),
+        json.dumps(_GOOD).replace('"Never"', '"x"'),
+        json.dumps(_GOOD).replace('{"cpu": "1"}', '{"cpu": "x"}'),
+    ],
+    ids=lambda raw: raw[:40],
+)
+def test_a_deep_or_ill_typed_recording_is_refused(raw: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A recording that can't be played is one sentence and status 2 before anything is simulated, never a fault."""
+    file = tmp_path / "x.json"
+    file.write_text(raw)
+    assert dovetail(["replay", str(file), "--types", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert "a fault in dovetail" not in said
+    assert len(said.splitlines()) == 1

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from dovetail.lifecycle.messages import SurgeDeployment
+from dovetail.model.command import Method
 from dovetail.sim.run import run_scenario
 from dovetail.sim.scenarios.scenario import parse_scenario
-from dovetail.sim.world.clock import MINUTE
+from dovetail.sim.world.clock import MINUTE, SECOND
 from tests.sim.test_checkers import watched
 from tests.support.rogue import rules, settle, small_world, work
 
@@ -58,3 +59,24 @@ def test_a_rollout_that_loses_a_pod_is_seen() -> None:
             world.kubelets.stop(world.workloads.pods_of("ReplicaSet", "default/shop")[0])
         world.run(world.now + 5 * MINUTE)
         assert rules(watch) == (["surge"] if lost else [])
+
+
+def test_a_machine_that_dies_meanwhile_takes_its_pods_along() -> None:
+    """A pod lost with a machine that died by itself is no fault of the command; one lost by its deletion is."""
+    for deleted in (False, True):
+        world = small_world()
+        world.rollouts.add(replace(work("shop", 3), surges=True))
+        settle(world)
+        watch, rogue = watched(world)
+        node = next(name for name, pods in sorted(world.store.pods_on.items()) if pods)
+        if not deleted:
+            world.kill(node)
+        rogue.taint("one", node, method=Method.DRIFTED)
+        rogue.do(SurgeDeployment(id="one/surge", command_id="one", namespace="default", name="shop", mark="x one"))
+        world.run(world.now + SECOND)
+        if deleted:
+            rogue.delete("one", node)
+            world.draining.abandon(node)
+        else:
+            world.karpenter._collect(node, world.store.claims[node].metadata.uid)
+        assert [rule for rule in rules(watch) if rule == "surge"] == (["surge"] if deleted else [])

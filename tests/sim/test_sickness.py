@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from dovetail.lifecycle.messages import DeleteNodeClaim
 from dovetail.model.command import Method
 from dovetail.model.objects import condition, is_true
 from dovetail.sim.run import run_scenario
@@ -175,3 +176,20 @@ def test_a_command_before_moved_pods_are_ready_is_seen(method: Method, recovers:
     assert node not in world.store.nodes
     rogue.taint("two", others[0], method=method)
     assert [rule for rule in rules(watch) if rule == "health"] == broken
+
+
+def test_a_node_that_a_command_gave_back_is_not_its_move() -> None:
+    """A command that is rolled back moved nothing: when another command takes its node, it has no part in that."""
+    world = with_web(health={"movedPodsReadyWithin": "10m"})
+    watch, rogue = watched(world)
+    node = busy(world)
+    rogue.taint("one", node, method=Method.DRIFTED)
+    uid = world.store.claims[node].metadata.uid
+    watch.instruction(rogue.host, DeleteNodeClaim(id="one/delete", command_id="one", name=node, uid=uid))
+    rogue.untaint("one", node)
+    for name in sorted(world.store.nodes):
+        world.fall_ill(name, "Ready", "Unknown")
+    world.store.remove("Node", node)
+    world.run(world.now + 2 * MINUTE)
+    rogue.taint("two", next(name for name in sorted(world.store.nodes) if name != node), method=Method.DRIFTED)
+    assert "health" not in rules(watch)

@@ -342,3 +342,43 @@ def test_checker_counts_no_node_that_others_need() -> None:
     record = rogue.record("one", ("n0",), Method.DRIFTED, ("new-0", "new-1"))
     rogue.do(TaintNode(id="one/taint/n0", command_id="one", node="n0", record=record))
     assert rules(watch) == ["too-many-replacements"]
+
+
+def zones_apart_world() -> World:
+    """Return `mine` with two pods that must not share a zone while the pods of all other nodes stay where they are.
+
+    `web` keeps away from the zones of `west` and `east`, so zone-b is left to it; `big` from that of `north`.
+    """
+    world = small_world(0, budgets=[{"nodes": "100%"}], consolidationPolicy="WhenEmpty", consolidateAfter="Never")
+    for name, zone in (("west", "a"), ("north", "b"), ("east", "c"), ("mine", "b")):
+        world.add_node("blue", "medium", f"zone-{zone}", names.ON_DEMAND, age=120 * MINUTE, name=name)
+        for pod in ("web", "big") if name == "mine" else (f"of-{name}",):
+            world.workloads.add(work(pod, replicas=1, node_selector={names.HOSTNAME: name}))
+    settle(world)
+    for app, avoided in (("web", ("of-west", "of-east")), ("big", ("of-north",))):
+        pod = next(pod for pod in world.store.pods_on["mine"].values() if pod.metadata.labels["app"] == app)
+        terms = tuple(
+            PodAffinityTerm(topology_key=names.ZONE, label_selector=LabelSelectorSpec(match_labels={"app": other}))
+            for other in avoided
+        )
+        affinity = Affinity(pod_anti_affinity=PodAffinity(required_during_scheduling_ignored_during_execution=terms))
+        world.put(change(pod, spec=change(pod.spec, node_selector={}, affinity=affinity)))
+    return world
+
+
+@pytest.mark.parametrize(
+    ("seconds", "replacements", "broken"),
+    [(None, 2, False), (1, 2, False), (1, 4, True), (120, 2, True)],
+    ids=["it stays", "it began to leave a moment ago", "that explains no more", "it began long ago"],
+)
+def test_checker_knows_what_a_decision_could_not_know(seconds: int | None, replacements: int, broken: bool) -> None:
+    """Two nodes are accepted if the node that keeps the pods apart began to leave after the decision."""
+    world = zones_apart_world()
+    watch = Watch(world, lag=30 * SECOND)
+    rogue = Rogue(world, watch)
+    if seconds is not None:
+        rogue.taint("other", "north", method=Method.DRIFTED)
+        world.run(world.now + seconds * SECOND)
+    record = rogue.record("one", ("mine",), Method.DRIFTED, tuple(f"new-{index}" for index in range(replacements)))
+    rogue.do(TaintNode(id="one/taint/mine", command_id="one", node="mine", record=record))
+    assert [rule for rule in rules(watch) if rule == "too-many-replacements"] == ["too-many-replacements"] * broken

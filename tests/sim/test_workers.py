@@ -59,11 +59,9 @@ def test_one_signal_ends_everything(number: signal.Signals, status: int, workers
     grid.write_text("vary: {consolidateAfter: [15s, 30s, 45s]}\nseeds: 5\n")
     asked = ["simulate", "issue-7146"] if workers == "simulate" else ["sweep", "issue-7146", "--grid", str(grid)]
     program = [sys.executable, "-m", "dovetail.cli.main", *asked, "--until", "7d"]
-    was = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background of a shell ignore it
     process = subprocess.Popen(
         program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, cwd=ROOT
     )
-    signal.signal(signal.SIGINT, was)
     try:
         _wait_for_workers(process)
         os.killpg(process.pid, number)

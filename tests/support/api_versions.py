@@ -4,6 +4,7 @@ API_VERSIONS = {
     "Deployment": "apps/v1",
     "CapacityBuffer": "autoscaling.x-k8s.io/v1beta1",
     "NodeOverlay": "karpenter.sh/v1alpha1",
+    "VerticalPodAutoscaler": "autoscaling.k8s.io/v1",
     "NodePool": "karpenter.sh/v1",
     "NodeClaim": "karpenter.sh/v1",
     "PodDisruptionBudget": "policy/v1",

@@ -51,7 +51,13 @@ def run(*nodes: str, phase: Phase = Phase.TAINTING, method: Method = Method.SING
     )
 
 
-def record(ident: str = "mine", *nodes: str, since: datetime = NOW, replacements: tuple[str, ...] = ()) -> str:
+def record(
+    ident: str = "mine",
+    *nodes: str,
+    since: datetime = NOW,
+    replacements: tuple[str, ...] = (),
+    evicted: tuple[str, ...] = (),
+) -> str:
     """Return a command's record."""
     return encode_record(
         Record(
@@ -63,6 +69,7 @@ def record(ident: str = "mine", *nodes: str, since: datetime = NOW, replacements
             nodes=tuple(map(candidate, nodes)),
             replacements=replacements,
             pools=("web",) * len(replacements),
+            evicted=evicted,
         )
     )
 
@@ -73,7 +80,8 @@ def node(name: str, *taints: dict[str, str], of: str = "", leaving: bool = False
     meta: dict[str, Any] = {"name": name, "annotations": notes, "labels": {names.NODEPOOL: "web"}}
     if leaving:
         meta["deletionTimestamp"] = STAMP
-    return msgspec.convert({"metadata": meta, "spec": {"taints": taints}}, Node, strict=False)
+    spec = {"taints": taints, "providerID": f"m-{name}"}
+    return msgspec.convert({"metadata": meta, "spec": spec}, Node, strict=False)
 
 
 def claim(name: str, uid: str = "", on: str = "", **parts: Any) -> NodeClaim:
@@ -87,7 +95,8 @@ def claim(name: str, uid: str = "", on: str = "", **parts: Any) -> NodeClaim:
     conditions = [
         {"type": kind, "status": status, "reason": reason} for kind, status, reason in parts.get("conditions", ())
     ]
-    status = {"nodeName": on, "providerID": parts.get("provider", ""), "conditions": conditions}
+    machine = parts.get("provider", f"m-{on}" if on else "")
+    status = {"nodeName": on, "providerID": machine, "conditions": conditions}
     return msgspec.convert({"metadata": meta, "status": status}, NodeClaim, strict=False)
 
 
@@ -101,15 +110,16 @@ def view(*items: AnyObject, elapsed: int = 0, **more: Any) -> View:
     store = Store()
     for item in items:
         store.observe(item)
-    fields: dict[str, Any] = {"replacement_timeout": 60 * SECOND, "launch_timeout": 30 * SECOND, **more}
+    times = {"replacement_timeout": 60 * SECOND, "launch_timeout": 30 * SECOND, "drain_patience": 20 * SECOND}
+    fields: dict[str, Any] = {**times, **more}
     fields.setdefault("manages", lambda of: of == "web")
     fields.setdefault("surging_sets", lambda: surging_sets(store.deployments(), store.replica_sets()))
     return View(store=store, elapsed=elapsed, now=NOW, **fields)
 
 
-def answered(made: Run, ident: str, answer: Failure | str | None, at: int = 0) -> Run:
-    """Send a request; `answer`: the failure, or the uid of a success; None: no answer."""
-    made.attempts.ask(ident, at)
+def answered(made: Run, ident: str, answer: Failure | str | None, at: int = 0, *, what: type | None = None) -> Run:
+    """Send a request of a class; `answer`: the failure, or the uid of a success; None: no answer."""
+    made.attempts.ask(ident, at, what=what)
     if isinstance(answer, Failure):
         made.attempts.answer(InstructionFailed(id=ident, failure=answer), at)
     elif answer is not None:

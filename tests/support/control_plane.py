@@ -25,6 +25,8 @@ from tests.paths import ROOT
 READY_SECONDS_MAX = 180.0
 PATIENCE_SECONDS = 120.0
 POLL_SECONDS = 0.05
+IDLE_SECONDS_MAX = 30.0
+"""A connection unused for longer is opened anew: the server closes idle ones, and a write over a closed one fails."""
 PROGRAMS = ("etcd", "kube-apiserver")
 PROGRAMS_OF_A_CLUSTER = (*PROGRAMS, "kube-scheduler", "kube-controller-manager")
 USERS = {  # user: group
@@ -92,7 +94,7 @@ class ControlPlane:
         (self.folder / "tokens.csv").write_text("".join(rows))
         try:
             self._start_etcd()
-            self._port = _free_port()
+            self._port = free_port()
             self.start_apiserver()
         except BaseException:
             self.stop()
@@ -240,7 +242,7 @@ class ControlPlane:
 
     def _start_etcd(self) -> None:
         if not self._etcd_port:
-            self._etcd_port, self._peer_port = _free_port(), _free_port()
+            self._etcd_port, self._peer_port = free_port(), free_port()
         clients, peers = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
         self._start(
             "etcd",
@@ -286,6 +288,7 @@ class Client:
         self._connection = http.client.HTTPSConnection(
             "127.0.0.1", port, timeout=60, context=ssl.create_default_context(cafile=str(ca_path))
         )
+        self._used = time.monotonic()
         self._resources: dict[tuple[str, str], tuple[str, bool]] = {}
 
     def __enter__(self) -> Self:
@@ -324,6 +327,8 @@ class Client:
         url = path + ("?" + urlencode(query) if query else "")
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json", "Content-Type": kind}
         data = None if body is None else json.dumps(body)
+        if time.monotonic() - self._used > IDLE_SECONDS_MAX:
+            self.close()
         try:
             self._connection.request(method, url, body=data, headers=headers)
             response = self._connection.getresponse()
@@ -331,6 +336,8 @@ class Client:
         except (OSError, http.client.HTTPException):
             self.close()
             raise
+        finally:
+            self._used = time.monotonic()
         if response.headers.get_content_type() == "application/json":
             return response.status, json.loads(text)
         return response.status, text.decode(errors="replace")
@@ -438,7 +445,7 @@ def control_plane(folder: Path, *, whole: bool = False, apiserver_flags: Sequenc
         plane.stop()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Find a port that nobody listens on, below those that the system gives to outgoing connections.
 
     One of these could be taken by any client between two moments, such as while an API server restarts.

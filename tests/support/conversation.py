@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import BlockedMove, BudgetRow
 from dovetail.decide.question import Question
+from dovetail.decide.refusal import Refusal
 from dovetail.decide.steering_plan import NOTHING, SteeringPlan
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.engine_state import DEFAULT_ROLE, EngineRole
@@ -21,7 +21,7 @@ from dovetail.lifecycle.messages import Instruction, WakeAt
 from dovetail.lifecycle.reports import CommandAdvanced
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
-from dovetail.model.command import Action, Command, Method
+from dovetail.model.command import COST_METHODS, Action, Command, Method
 from dovetail.model.objects import (
     AnyObject,
     ApiStruct,
@@ -121,6 +121,9 @@ class Scribe(ScriptedPlanner):
         why = self.refuse(command)
         if first is None or self._wish(first, question) is None:
             why = why or f"{command.nodes[0]} no longer wants it"
+        pools = {node.metadata.labels[names.NODEPOOL] for name in command.nodes if (node := by_name.get(name))}
+        if command.method in COST_METHODS and not pools.isdisjoint(question.in_flight.regrown):
+            why = why or "the last cost action in its pool did not hold"
         return Refusal(gate=Gate.SIMULATION, why=why) if why else command
 
     def _asked(self, question: Question) -> str:
@@ -133,8 +136,8 @@ def _asked(question: Question) -> str:
     shown = {
         "managed": question.managed_pools,
         "inFlight": question.in_flight,
-        "heldUntil": question.cost_held_until,
-        "heldBy": question.cost_held_by,
+        "settling": dict(question.settling),
+        "settlingNodes": dict(question.settling_nodes),
         "events": dict(sorted(question.pod_events.items())),
         "waste": dict(question.waste),
         "maySurge": question.may_surge,
@@ -226,6 +229,8 @@ def pod(
     meta: dict[str, Any] = {"name": name, "namespace": "d", "uid": more.pop("uid", name)}
     meta["annotations"] = more.pop("annotations", {})
     meta["creationTimestamp"] = more.pop("created", None)
+    if more.pop("leaving", False):
+        meta["deletionTimestamp"] = "2026-05-11T11:00:00Z"
     if owner:
         reference = {"kind": kind, "name": owner, "uid": owner, "apiVersion": "apps/v1", "controller": True}
         meta["ownerReferences"] = [reference]

@@ -1,7 +1,7 @@
 """Every rule of NodePool and NodeClaim as data: an object that keeps it and one that breaks it.
 
 Two judges read this table and must agree: the API server with our CRDs, and validation at run time. `RULES` are those
-of the disruption policy (spec section 1); `KARPENTER_RULES` come with Karpenter's own schema, of which ours is a
+of the disruption policy (docs/rules.md#policy); `KARPENTER_RULES` come with Karpenter's own schema, of which ours is a
 superset. Integers for `nodes` are in neither: the API server refuses them, a file that has one is read with a warning.
 """
 
@@ -246,6 +246,13 @@ RULES: tuple[Rule, ...] = (
     field_rule("grace period has a unit", "consolidationGracePeriod", "30m", "30"),
     field_rule("savings threshold 0", "consolidationSavingsThreshold", 0, -0.01),
     field_rule("savings threshold fraction", "consolidationSavingsThreshold", 0.05, -1),
+    field_rule("restart price in dollars", "restartPrice", "0.005", "-0.005"),
+    field_rule("restart price is a text", "restartPrice", "0", 0.005),
+    field_rule("restart price as a time", "restartPrice", "1h30m", "1d"),
+    field_rule("restart price without exponent", "restartPrice", "123456789.000000000000000001", "1e9"),
+    field_rule("restart price in a few digits", "restartPrice", "99999h", "100000h"),
+    field_rule("restart price is not empty", "restartPrice", "15m", ""),
+    field_rule("restart price is one of both", "restartPrice", "0s", "0.5m"),
     field_rule("savings threshold is a number", "consolidationSavingsThreshold", 2, "0.05"),
     Rule(
         name="at most 50 budgets",
@@ -304,7 +311,7 @@ RULES: tuple[Rule, ...] = (
             ("topologyKey ends in a letter or digit", "rack-1", "rack-"),
             ("topologyKey name of 63", "example.com/" + _LONG[:63], "example.com/" + _LONG),
             ("topologyKey prefix of 253", "a." * 126 + "a/zone", "a." * 127 + "a/zone"),
-            ("topologyKey is not empty", "zone", ""),
+            ("topologyKey may be empty", "", "/"),
             ("topologyKey has no space", "zone", "my zone"),
         )
     ),
@@ -313,6 +320,12 @@ RULES: tuple[Rule, ...] = (
         "",
         {"nodes": "1", "sequential": True, "topologyKey": "topology.kubernetes.io/zone"},
         {"nodes": "1", "sequential": True},
+    ),
+    budget_rule(
+        "an empty topologyKey is none",
+        "",
+        {"nodes": "1", "per": "1h", "topologyKey": ""},
+        {"nodes": "1", "sequential": True, "topologyKey": ""},
     ),
     budget_rule(
         "sequential is a boolean",

@@ -13,7 +13,7 @@ import msgspec
 
 from dovetail.decide.in_flight import InFlight, LeavingNode
 from dovetail.decide.outcome import RoundResult
-from dovetail.decide.question import Question
+from dovetail.decide.question import CostHold, Question
 from dovetail.decide.round import plan_round
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
@@ -22,6 +22,7 @@ from dovetail.model.command import Command, Method
 from dovetail.model.money import parse_money
 from dovetail.model.objects import AnyObject, Node, NodeClaim, NodePool, Pod, PodDisruptionBudget, SelectorRequirement
 from dovetail.model.settings import DOVETAIL, Settings
+from dovetail.plan.apply import keep_rolls
 from dovetail.scheduling.snapshot import Snapshot
 
 NOW = datetime(2026, 5, 13, 15, 30, tzinfo=UTC)
@@ -91,10 +92,13 @@ class Town:
     # ------------------------------------------------------------ building
 
     def pool(self, name: str = "default", *, capacity: Iterable[str] = (names.ON_DEMAND,), **spec: Any) -> None:
-        """Add a pool; `disruption=...` and other keys of its spec as in a manifest. No savings threshold by default."""
+        """Add a pool; `disruption=...`, `annotations=...` and other keys of its spec as in a manifest.
+
+        No savings threshold by default.
+        """
         disruption = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}], **spec.pop("disruption", {})}
         tree = {
-            "metadata": {"name": name, "uid": name},
+            "metadata": {"name": name, "uid": name, "annotations": spec.pop("annotations", {})},
             "spec": {
                 "disruption": disruption,
                 "template": {
@@ -130,8 +134,12 @@ class Town:
         without: Iterable[str] = (),
         conditions: Iterable[Mapping[str, str]] = (),
         annotations: Mapping[str, str] | None = None,
+        launch: timedelta = timedelta(),
     ) -> None:
-        """Add a node with its claim: `idle` since the last pod event, `drifted` for so long, a `life` (expireAfter)."""
+        """Add a node with its claim: `idle` since the last pod event, `drifted` for so long, a `life` (expireAfter).
+
+        `launch`: how long it took from its claim to its initialized node.
+        """
         made = self.kinds[kind_name]
         own = {
             names.NODEPOOL: pool,
@@ -167,7 +175,10 @@ class Town:
             Node,
             strict=False,
         )
-        said = [{"type": "Initialized", "status": "True", "lastTransitionTime": born}, *conditions]
+        said = [
+            {"type": "Initialized", "status": "True", "lastTransitionTime": stamp(self.now - age + launch)},
+            *conditions,
+        ]
         if drifted is not None:
             said.append({"type": "Drifted", "status": "True", "lastTransitionTime": stamp(self.now - drifted)})
         status: dict[str, Any] = {"providerID": f"cloud:///{name}", "nodeName": name, "conditions": said}
@@ -268,13 +279,14 @@ class Town:
 
     def question(self, **changes: Any) -> Question:
         """Return the question that a round is asked, with some of its parts replaced."""
+        until = self.stabilized_until
         parts: dict[str, Any] = {
             "cluster": self.cluster,
             "catalogue": self.catalogue,
             "settings": self.settings,
             "now": self.now,
             "in_flight": self.in_flight,
-            "cost_held_until": self.stabilized_until,
+            "settling": {} if until is None else {name: CostHold(until=until) for name in self.pools},
         }
         return Question(**{**parts, **changes})
 
@@ -282,9 +294,13 @@ class Town:
         """Run a round."""
         return plan_round(self.question(**changes), every_method=every_method, every_candidate=every_candidate)
 
-    def act(self) -> Command | None:
-        """Run a round and return its one command, or None."""
-        commands = self.round().commands
+    def act(self, *, keeps_rolls: bool = False) -> Command | None:
+        """Run a round and return its one command, or None; `keeps_rolls`: write what it says about rolls on pools."""
+        result = self.round()
+        if keeps_rolls:
+            kept = keep_rolls(self.question(), result).node_pools
+            self.pools = {pool.metadata.name: pool for pool in kept}
+        commands = result.commands
         assert len(commands) <= 1
         return commands[0] if commands else None
 

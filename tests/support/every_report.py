@@ -3,6 +3,7 @@
 from typing import get_args
 
 from dovetail.lifecycle.commands.machine import Phase, Signal
+from dovetail.lifecycle.expiry import ExpiryChanged
 from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.lifecycle.reports import (
     BudgetChanged,
@@ -11,12 +12,17 @@ from dovetail.lifecycle.reports import (
     CommandFound,
     CommandProposed,
     CostActionUndone,
+    DrainHangs,
     InstructionNotDone,
     LeadershipChanged,
     MovesBlocked,
+    NeighbourNoticed,
+    NodesBackOff,
     PoolBacksOff,
     RecordIgnored,
     Report,
+    Right,
+    RightChanged,
     RoundEnded,
     VerdictsChanged,
     ViewIsOld,
@@ -49,6 +55,8 @@ def every_report(text: str) -> list[Report]:
         CommandFound(command_id=text, action=Action.DELETE_COST),
         InstructionNotDone(command_id=text, id=text, failure=text, detail=text),
         PoolBacksOff(command_id=text, pool=text, what=text, failures=1, seconds=1, why=text),
+        NodesBackOff(command_id=text, nodes=(text, text), seconds=1, why=text),
+        DrainHangs(command_id=text, node=text, pool=text, seconds=300, pod=text, pdb=text, why=text),
         CostActionUndone(pool=text, failures=1, seconds=1),
         CommandOutcome(
             command_id=text,
@@ -64,11 +72,14 @@ def every_report(text: str) -> list[Report]:
         CommandDropped(action=Action.DELETE_COST, nodes=(text,)),
         RoundEnded(commands=1, rounds=1, skipped=0),
         VerdictsChanged(pool=text, counts=(("pdb", 3),)),
+        ExpiryChanged(pool=text, within_day=1, within_week=2, late=1, why=text),
         BudgetChanged(pool=text, reason=Reason.EMPTY, allowed=1, used=1, left=0),
         MovesBlocked(pool=text, moves=1, nodes=(text,), why=text),
         Warned(message=text),
         RecordIgnored(kind="Node", name=text, why=text),
         LeadershipChanged(leads=True),
+        NeighbourNoticed(pool=text, neighbour=text, node=text, what=text),
+        RightChanged(right=Right.STEERING, given=False),
         ViewIsOld(kinds=(text,)),
     ]
     assert {type(report) for report in found} == set(get_args(Report))

@@ -9,7 +9,9 @@ Where the programs are missing these skip and say so; with DOVETAIL_REQUIRE_ASSE
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,9 @@ from dovetail.api.crds.definitions import crds
 from tests.support import control_plane as planes
 
 MISSING = "no real API server to test against: run `make assets`"
+FAILED_FILE = "DOVETAIL_FAILED_FILE"
+"""Environment variable: where `tools/run_tests.py` wants to read which tests failed."""
+REAL = {"e2e", "apiserver", "browser"}  # marks of tests that wait on real programs
 GROUPS = {"api_server": "apiserver", "new_api_server": "apiserver", "cluster": "cluster"}  # fixture: xdist group
 
 
@@ -77,8 +82,19 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.xdist_group(used[-1]))
 
 
+def _note_failed(path: Path, reporter: pytest.TerminalReporter) -> None:
+    """Write a line for every failed test: whether it waits on real programs, and its name."""
+    reports = [report for kind in ("failed", "error") for report in reporter.stats.get(kind, ())]
+    kinds = ["real" if REAL & set(getattr(report, "keywords", ())) else "other" for report in reports]
+    names = [re.sub(r"@[a-z]+$", "", report.nodeid) for report in reports]  # xdist adds the group behind an @
+    lines = [f"{kind}\t{name}\n" for kind, name in zip(kinds, names, strict=True)]
+    path.write_text("".join(lines))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say at the end, where it can't be missed, that tests did not run for want of an API server."""
+    if FAILED_FILE in os.environ:
+        _note_failed(Path(os.environ.pop(FAILED_FILE)), terminalreporter)
     skipped = [report for report in terminalreporter.stats.get("skipped", ()) if MISSING in str(report.longrepr)]
     if skipped:
         terminalreporter.write_line(f"{len(skipped)} tests did not run: {MISSING}", red=True, bold=True)

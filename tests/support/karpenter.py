@@ -1,7 +1,7 @@
 """The real Karpenter beside which Dovetail is tested: its process, which may die and come back, its pools, its words.
 
-KARPENTER_BIN names the program: Karpenter v1.15 with the kwok provider. The kubelets of its nodes are played by the
-built-in provider; nothing else of the cluster is.
+KARPENTER_BIN names the program: Karpenter with the kwok provider, v1.15 or older (docs/supported-versions.md). The
+kubelets of its nodes are played by the built-in provider; nothing else of the cluster is.
 """
 
 import contextlib

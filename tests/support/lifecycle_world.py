@@ -7,15 +7,16 @@ from typing import TypeVar, assert_never
 
 import msgspec
 
-from dovetail.decide.gates.price_refusals import Refusal
-from dovetail.decide.outcome import BlockedMove, BudgetRow
+from dovetail.decide.outcome import BlockedMove, BudgetRow, ExpiringNode, RollChange
 from dovetail.decide.question import Question
+from dovetail.decide.refusal import Refusal
+from dovetail.decide.rollouts.status import RollStatus
 from dovetail.decide.steering_plan import NOTHING, SteeringPlan
 from dovetail.lifecycle.commands.records import is_our_taint
 from dovetail.lifecycle.commands.seal import Seal, admit
 from dovetail.lifecycle.effects.effect_context import EffectContext
 from dovetail.lifecycle.effects.objects import Answer, ConflictError, object_of, patched, perform, tree_of
-from dovetail.lifecycle.effects.writes import PODS_ON, Create, Delete, Patch, Ref, Tree, Write
+from dovetail.lifecycle.effects.writes import PDBS, PODS_ON, Create, Delete, Patch, Ref, Tree, Write
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.engine_state import EngineRole
 from dovetail.lifecycle.invariants import violations
@@ -52,10 +53,13 @@ from dovetail.model.objects import (
     NodeClaim,
     NodeClaimStatus,
     NodePool,
+    NodeSpec,
     ObjectMeta,
     Pod,
+    PodDisruptionBudget,
     PodStatus,
 )
+from dovetail.model.persistence import PoolLoad
 from dovetail.model.settings import Settings, Stabilization
 from dovetail.model.verdicts import BriefVerdict, Gate, NodeVerdict
 
@@ -65,7 +69,7 @@ CALM = Settings(stabilization=Stabilization(empty=0, expired=0, drifted=0, cost=
 SEAL = Seal((b"the key of the tests' world",))
 WANT = "test.dovetail.dev/want"
 ACTING = (TaintNode, UntaintNode, CreateNodeClaim, DeleteNodeClaim, ClearRecord, HoldNode, ReleaseNode)
-_T = TypeVar("_T", Node, NodeClaim, NodePool, Pod)
+_T = TypeVar("_T", Node, NodeClaim, NodePool, Pod, PodDisruptionBudget)
 
 
 @dataclass
@@ -79,7 +83,11 @@ class Found:
     next_change: datetime | None = None
     verdicts: tuple[NodeVerdict, ...] = ()
     could_save: dict[str, int | None] = field(default_factory=dict)
+    loads: dict[str, PoolLoad] = field(default_factory=dict)
     steering: SteeringPlan = NOTHING
+    rolling: tuple[RollChange, ...] = ()
+    expiring: tuple[ExpiringNode, ...] = ()
+    rollouts: tuple[RollStatus, ...] = ()
 
     @property
     def brief_verdicts(self) -> tuple[BriefVerdict, ...]:
@@ -111,9 +119,11 @@ class ScriptedPlanner:
             return None
         if node.metadata.name in {*question.in_flight.leaving_names, *question.in_flight.nominated}:
             return None
+        if node.metadata.name in question.in_flight.resting:
+            return None
         if any(is_our_taint(taint) for taint in node.spec.taints):
             return None
-        if cost and question.cost_held_until is not None and question.now < question.cost_held_until:
+        if cost and pool in question.settling:
             return None
         count = {"delete": 0, "replace": 1, "replace2": 2}[kind]
         if count and pool in question.in_flight.back_off:
@@ -235,10 +245,11 @@ class World:
         self.put(
             NodeClaim(
                 metadata=ObjectMeta(name=f"{name}-claim", labels=labels),
-                status=NodeClaimStatus(node_name=name, conditions=(done,)),
+                status=NodeClaimStatus(node_name=name, provider_id=f"m-{name}", conditions=(done,)),
             )
         )
-        self.put(Node(metadata=ObjectMeta(name=name, labels=labels, annotations=notes)))
+        meta = ObjectMeta(name=name, labels=labels, annotations=notes)
+        self.put(Node(metadata=meta, spec=NodeSpec(provider_id=f"m-{name}")))
 
     # ------------------------------------------------------------ instructions
 
@@ -255,6 +266,8 @@ class World:
         """Return an object as JSON, or None."""
         if ref.kind == PODS_ON:
             return {"pods": tuple(pod for pod in self.all(Pod) if pod.spec.node_name == ref.name)}
+        if ref.kind == PDBS:
+            return {"pdbs": tuple(self.all(PodDisruptionBudget))}
         item = self.objects.get((ref.kind, ref.namespace, ref.name))
         return None if item is None else tree_of(item)
 
@@ -317,10 +330,10 @@ class World:
         if claim is None or claim.metadata.deletion_timestamp is not None:
             return
         done = Condition(type=names.CONDITION_INITIALIZED, status="True", last_transition_time=self.now)
-        status = NodeClaimStatus(node_name=f"{name}-node", conditions=(done,))
+        status = NodeClaimStatus(node_name=f"{name}-node", provider_id=f"m-{name}", conditions=(done,))
         self.put(msgspec.structs.replace(claim, status=status))
         meta = ObjectMeta(name=f"{name}-node", labels=claim.metadata.labels, annotations=claim.metadata.annotations)
-        self.put(Node(metadata=meta))
+        self.put(Node(metadata=meta, spec=NodeSpec(provider_id=f"m-{name}")))
 
     def finish(self, name: str) -> None:
         """Delete a drained machine."""

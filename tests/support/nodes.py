@@ -49,6 +49,7 @@ def facts_of(**changes: Any) -> NodeFacts:
         "protection": None,
     }
     values.update(changes)
+    values.setdefault("retires_after", values["expire_after"])
     return NodeFacts(**values)
 
 

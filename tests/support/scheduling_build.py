@@ -47,14 +47,14 @@ KINDS = (kind("c.2", 2, "0.1"), kind("c.4", 4, "0.2"), kind("c.8", 8, "0.4"), ki
 
 
 def pool(name: str = "p", **spec: Any) -> NodePool:
-    """Return a pool; `requirements`, `taints`, `labels`, `limits`, `weight` as in its manifest."""
+    """Return a pool; `requirements`, `taints`, `labels`, `limits`, `weight`, `group` (of its class)."""
     template = {
         "metadata": {"labels": spec.get("labels", {})},
         "spec": {
             "requirements": spec.get("requirements", []),
             "taints": spec.get("taints", []),
             "startupTaints": spec.get("startup_taints", []),
-            "nodeClassRef": {"group": "g", "kind": "NodeClass", "name": "default"},
+            "nodeClassRef": {"group": spec.get("group", "g"), "kind": "NodeClass", "name": "default"},
         },
     }
     tree = {

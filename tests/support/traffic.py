@@ -72,12 +72,16 @@ class Traffic:
 
     def repeated(self) -> list[str]:
         """Name the writes that changed nothing: the server gives an object no new version then."""
-        found = [
-            f"{write.path}: {write.sent}"
-            for write in self.writes
-            if write.method == "PATCH"
-            and write.answer["metadata"]["resourceVersion"] == write.sent["metadata"]["resourceVersion"]
-        ]
+        found = []
+        known: dict[str, str] = {}
+        for write in self.writes:
+            if write.method != "PATCH":
+                continue
+            version = write.answer["metadata"]["resourceVersion"]
+            before = write.sent.get("metadata", {}).get("resourceVersion") or known.get(write.path)
+            if version == before:
+                found.append(f"{write.path}: {write.sent}")
+            known[write.path] = version
         marks = Counter(_mark(write) for write in self.writes if write.method != "PATCH")
         return [*found, *(mark for mark, count in marks.items() if count > 1)]
 

@@ -307,11 +307,55 @@ def test_only_the_speed_can_be_set_and_only_by_its_own_page(watcher: Watcher) ->
         assert (await client.post("/api/speed", data=b"x", headers={"Origin": own})).status == 400
         assert (await client.post("/api/speed", json=body, headers={"Origin": own})).status == 200
         assert watcher.source.status().speed == 300
+        for wanted in (5, -1, True, "5", None, 10**400, float("nan")):  # a simulation only goes forward
+            assert (await client.post("/api/time", json={"seconds": wanted}, headers={"Origin": own})).status == 400
         for method in ("put", "delete", "patch", "post"):
             answer = await getattr(client, method)("/api/state", headers={"Origin": own})
             assert answer.status == 405
 
     _visit(watcher, visit)
+
+
+async def _raw(client: Any, request: bytes) -> int:
+    """Send bytes that no client would send; return the status."""
+    reader, writer = await asyncio.open_connection(client.host, client.port)
+    writer.write(request)
+    await writer.drain()
+    line = await asyncio.wait_for(reader.readline(), 20)
+    writer.close()
+    return int(line.split()[1])
+
+
+_BROKEN = [
+    b"GET / HTTP/1.1\r\nHost: [\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: [::1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: [v1.x]\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: \xff\xfe\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost:99999999\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer \xff\xfe\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: localhost\r\nCookie: dovetail-token=\xff\xfe\r\n\r\n",
+    b"GET /?token=%ff%fe HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /api/node?name=%ff HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"POST /api/speed HTTP/1.1\r\nHost: localhost\r\nOrigin: http://[\r\nContent-Length: 0\r\n\r\n",
+    b"POST /api/speed HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\nContent-Length: 200000\r\n\r\n"
+    + b"[" * 200_000,
+    b"POST /api/speed HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\nContent-Length: 2\r\n\r\n\xff\xfe",
+    (
+        b"POST /api/speed HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n"
+        b"Content-Type: application/json; charset=none\r\nContent-Length: 2\r\n\r\n{}"
+    ),
+]
+
+
+@pytest.mark.parametrize("token", [None, "secret"])
+def test_a_broken_request_is_no_fault_of_the_server(watcher: Watcher, token: str | None) -> None:
+    """Broken hosts, origins and headers, deep JSON and text that is no UTF-8 are the client's fault: never a 500."""
+
+    async def visit(client: Any) -> None:
+        for request in _BROKEN:
+            assert await _raw(client, request) < 500, request[:120]
+
+    _visit(watcher, visit, token)
 
 
 def test_the_stream_says_when_something_is_new(watcher: Watcher) -> None:
@@ -365,3 +409,25 @@ def test_wrong_usage_is_one_sentence(arguments: list[str], sentence: str, capsys
     said = capsys.readouterr().err
     assert sentence in said
     assert len(said.strip().splitlines()) == 1
+
+
+def test_commands_shorter_than_a_look_are_counted() -> None:
+    """Looks five minutes apart count every command that looks ten seconds apart count."""
+    counted = []
+    for step in (10, 300):
+        source = simulated()
+        history = History()
+        watcher = Watcher(source, history)
+        for _ in range(1800 // step):
+            for _ in range(step // 10):
+                source._pass(10)
+            watcher.look()
+        counted.append({row[0] for row in history._base.execute("SELECT id FROM commands")})
+        history.close()
+    assert counted[0] == counted[1]
+    assert len(counted[0]) > 5
+
+
+def test_what_could_go_is_not_held_back(states: list[dict[str, Any]]) -> None:
+    """Eligible nodes wait for their turn and for no check."""
+    assert all(row["gate"] != "eligible" for state in states for row in state["money"]["held"])

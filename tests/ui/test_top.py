@@ -7,6 +7,7 @@ import pytest
 from rich.cells import cell_len
 
 from dovetail.cli.main import main
+from dovetail.report.words import check_named
 from dovetail.ui.history import History
 from dovetail.ui.terminal import SORTS, TABS, Screen, chosen, plain, press, render
 from dovetail.ui.watcher import Watcher
@@ -160,7 +161,7 @@ def test_on_a_real_terminal() -> None:
         screen.type(ESCAPE)
         screen.see("NODE")
         screen.type(TAB)
-        screen.see("No command is under way")
+        assert "node-00004, node-00044" in screen.see("drain")  # on their way out already
         screen.type("/zzz" + ENTER)
         screen.see("No node matches")
         screen.resize(60, 16)
@@ -214,3 +215,40 @@ def test_poor_terminals_work_or_are_refused_in_one_sentence(term: str) -> None:
             if term == "no-such-terminal":
                 assert status == 2
                 assert "can't be used" in screen.text
+
+
+@pytest.mark.parametrize(
+    ("gate", "passed", "why", "shown"),
+    [
+        ("not-empty", True, "It is empty.", ("yes", "empty")),
+        ("not-empty", False, "It is not empty: 3 pods would have to move.", ("no", "empty")),
+        ("not-empty", True, "It is not empty.", ("no", "empty")),
+        ("not-empty", False, "It is empty: that is for the method `empty`.", ("yes", "empty")),
+        ("not-expired", True, "It expired 1d2h ago.", ("yes", "expired")),
+        ("not-drifted", False, "It has not drifted.", ("no", "drifted")),
+        ("pdb", False, "PodDisruptionBudget shop/api allows nothing.", ("STOP", "pdb")),
+        ("pdb", True, "No PodDisruptionBudget is in the way.", ("pass", "pdb")),
+    ],
+)
+def test_checks_read_as_people_say_them(gate: str, passed: bool, why: str, shown: tuple[str, str]) -> None:
+    """A check about the node's state is a question with yes or no, never `pass not-empty: It is empty`."""
+    assert check_named(gate, why, passed=passed) == shown
+
+
+def test_money_is_shown_once_there_is_some(document: dict[str, Any]) -> None:
+    """In a roll nothing is saved, so the head says nothing of it; after a cost command it does."""
+    for commands, shown in ((0, False), (1, True)):
+        money = {**document["money"], "commands": commands, "savedSoFar": 1.0, "savedPerHour": 2.0}
+        line = plain(render({**document, "money": money}, "", Screen(), 200, 24)).splitlines()[1]
+        assert ("saved $1.00 ($2.00/h)" in line) is shown
+        assert "under way" in line
+
+
+def test_a_drain_shows_its_age_and_what_holds_it(document: dict[str, Any]) -> None:
+    """A command that drains says for how long, and which pod and PDB hold it once that takes long."""
+    first = document["commands"][0]
+    for draining, held in ((0, ""), (90, ""), (400, "n1: PodDisruptionBudget d/x allows no disruption of d/p")):
+        commands = [{**first, "draining": draining, "heldBy": held}]
+        text = plain(render({**document, "commands": commands}, "", Screen(tab="commands"), 160, 40))
+        assert ("draining for" in text) is (draining > 0)
+        assert ("held by n1: PodDisruptionBudget d/x" in text) is bool(held)

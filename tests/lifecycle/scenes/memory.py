@@ -3,8 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from dovetail.decide.gates.price_refusals import Refusal
 from dovetail.decide.outcome import BlockedMove, BudgetRow
+from dovetail.decide.refusal import Refusal
 from dovetail.decide.steering_plan import SteeringPlan, Victim
 from dovetail.lifecycle.messages import (
     Failure,
@@ -216,7 +216,8 @@ def what_is_announced() -> list[str]:
     talk = Talk(CALM)
     world = stage(talk, a="", b="")
     planner = talk.planner
-    row = BudgetRow(node_pool="web", reason=Reason.DRIFTED, allowed=2, used=1, left=1)
+    domains = {"allowed_with_domains": 2, "left_with_domains": 1}
+    row = BudgetRow(node_pool="web", reason=Reason.DRIFTED, allowed=2, used=1, left=1, **domains)
     alone, together = (
         Refusal(gate=Gate.SAVINGS_THRESHOLD, why=why, savings=1) for why in ("It saves too little.", "Together too.")
     )
