@@ -25,7 +25,8 @@ from dovetail.decide.in_flight import InFlight, LeavingNode
 from dovetail.decide.outcome import UNLIMITED
 from dovetail.model import names
 from dovetail.model.command import Method
-from dovetail.model.objects import Condition, NodeClaim, NodeClaimStatus
+from dovetail.model.objects import Condition, Node, NodeClaim, NodeClaimStatus, NodeSpec
+from dovetail.model.parts.metadata import Taint
 from dovetail.model.policies.controls import RepairRule
 from dovetail.model.policies.policy import Budget, DisruptionPolicy, Reason
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
@@ -418,6 +419,14 @@ def test_the_domain_that_was_begun_goes_first(
     nodes = [_in(name[0], name, marked="x", marked_since=at, drifted_since=NOW) for name, at in times.items()]
     ledger = _ledger(nodes, TURN, leaving=leaving)
     assert ledger.busy_domains(ledger.domains("default", names.ZONE), begun) == busy
+
+
+@pytest.mark.parametrize(("taint", "busy"), [(names.DISRUPTION_TAINT, ("c", None)), ("example.com/odd", (None, "c"))])
+def test_our_taint_on_a_drifted_node_is_drift(taint: str, busy: tuple[str | None, str | None]) -> None:
+    """A drifted node that carries Dovetail's taint is in flight for drift, whichever domain was begun."""
+    tainted = Node(spec=NodeSpec(taints=(Taint(key=taint, value="disrupting", effect="NoSchedule"),)))
+    ledger = _ledger([_in("c", "c1", marked="x", drifted_since=NOW, node=tainted), _in("b", "b1")], TURN)
+    assert ledger.busy_domains(ledger.domains("default", names.ZONE), "b") == busy
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 
 from dovetail.api.rolling import NOT_ROLLING
 from dovetail.decide.in_flight import InFlight, LeavingNode, Resting
+from dovetail.decide.rollouts.status import DomainState
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.plan.to_end import plan_to_end
@@ -435,6 +436,9 @@ def test_a_full_pdb_keeps_the_zone_for_a_while() -> None:
     town.now = NOW + 10 * MINUTE
     result = town.round()
     assert [change.left_behind for change in result.rolling] == [("a0", "a1", "a2")]
+    assert any("zone a behind" in text and "a0, a1, a2" in text for text in result.warnings)
+    states = {entry.domain: entry.state for entry in result.rollouts[0].domains}
+    assert states == {"a": DomainState.LEFT_BEHIND, "b": DomainState.ACTIVE, "c": DomainState.WAITING}
     assert moved(town.act(keeps_rolls=True)) == ("deleteDrifted", ("b0",))
     assert json.loads(town.pools["default"].metadata.annotations[names.ROLLING_DOMAIN])["value"] == "b"
     kept = json.loads(town.pools["default"].metadata.annotations[names.ROLLOUT])

@@ -9,6 +9,7 @@ from dovetail.decide.facts.launches import DRAIN, usual_launch
 from dovetail.decide.question import Question
 from dovetail.decide.scene import Scene
 from dovetail.model.command import Method
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.plan.pace import BY_ITSELF, Departing, Pace, pace_of
 from tests.support.design_world import Town, kind
 
@@ -17,9 +18,9 @@ DELETION = VALIDATION + DRAIN
 REPLACEMENT = VALIDATION + usual_launch(()) + DRAIN
 
 
-def paced(commands: list[Departing], **disruption: Any) -> Pace:
+def paced(commands: list[Departing], settings: Settings = DOVETAIL, **disruption: Any) -> Pace:
     """Return the pace of commands in a pool of ten nodes."""
-    town = Town(kind("m", "0.20"))
+    town = Town(kind("m", "0.20"), settings=settings)
     town.pool(disruption=disruption)
     for number in range(10):
         town.node(f"n{number}", "m")
@@ -123,6 +124,13 @@ def test_cost_actions_wait_for_stabilization() -> None:
     assert pace.seconds == (2 * DELETION + timedelta(minutes=5)).total_seconds()
     assert pace.paced_by == "the stabilization after each action"
     assert paced([cost("n0"), drifted(1)], budgets=[{"nodes": "100%"}]).seconds == REPLACEMENT.total_seconds()
+
+
+def test_without_stabilization_nothing_is_said_of_it() -> None:
+    """Under Karpenter's rules the next cost action waits only until the one before has ended."""
+    pace = paced([cost("n0"), cost("n1")], KARPENTER_1_15, budgets=[{"nodes": "100%"}])
+    assert pace.seconds == (2 * DELETION).total_seconds()
+    assert pace.paced_by == BY_ITSELF
 
 
 def test_a_node_that_got_pods_waits_for_its_timer() -> None:

@@ -81,6 +81,7 @@ def decide(
     acting = next((run for run in runs.values() if run.commands), None)
     refused = [entry for run in runs.values() for entry in run.refused]
     soonest = next_change(work, refused, [entry for run in runs.values() for entry in run.aside])
+    rolling = runs[Method.DRIFTED].rolling if Method.DRIFTED in runs else ()
     done = Work(scene, work)  # the parts go on from here, whatever else is tried out on `work`
     return RoundResult(
         now=scene.now,
@@ -88,10 +89,10 @@ def decide(
         policy=scene.settings.policy,
         commands=acting.commands if acting else (),
         budgets=scene.ledger.rows(),
-        warnings=warnings_of(scene),
+        warnings=warnings_of(scene, rolling),
         blocked=tuple(blocked_move(*entry) for entry in refused if entry[1].gate is Gate.SAVINGS_THRESHOLD),
         next_change=soonest,
-        rolling=runs[Method.DRIFTED].rolling if Method.DRIFTED in runs else (),
+        rolling=rolling,
         list_rollouts=lambda: _rollouts(Work(scene, done), runs),
         list_judged_moves=lambda: tuple(_judged_moves(done, runs)),
         assumed=assumptions(scene.settings.karpenter, scene.snapshot.surroundings.features),

@@ -3,7 +3,7 @@
 Sentences only, in a stable order. Sits in decide, below the round.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from dovetail.api.commitments import unknown_parts
@@ -11,10 +11,11 @@ from dovetail.api.findings import shown
 from dovetail.api.manifests.pool_rules import launch_problems
 from dovetail.api.pool_marks import read_history, read_pause
 from dovetail.api.roll_request import read_request
-from dovetail.api.rolling import read_rolling, read_rollout
+from dovetail.api.rolling import Rollout, read_rolling, read_rollout
 from dovetail.api.settings import unknown_names
 from dovetail.decide.facts.node_facts import odd_spans, read_expiry
 from dovetail.decide.methods import unhealthy
+from dovetail.decide.outcome import RollChange
 from dovetail.decide.scene import Scene
 from dovetail.decide.words import clock
 from dovetail.model.names import RECENT_DISRUPTIONS, ROLL, ROLLING_DOMAIN
@@ -31,9 +32,13 @@ UNREADABLE_MAX = 20
 """How many unreadable annotations are spelled out; the rest is counted."""
 
 
-def warnings_of(scene: Scene) -> tuple[str, ...]:
-    """Return all warnings of a round: what the input lacks, names in the settings, pools by name, then pods."""
+def warnings_of(scene: Scene, rolling: Sequence[RollChange] = ()) -> tuple[str, ...]:
+    """Return all warnings of a round: what the input lacks, names in the settings, pools by name, then pods.
+
+    `rolling`: what this round changes in the rolls.
+    """
     cluster = scene.snapshot.cluster
+    rolls = {change.node_pool: change.rollout for change in rolling}
     found: list[str] = [*cluster.notes, *unknown_names(scene.settings, cluster)]
     found.extend(scene.snapshot.surroundings.overlaid.notes)
     found.extend(_too_large(scene))
@@ -51,7 +56,7 @@ def warnings_of(scene: Scene) -> tuple[str, ...]:
             found.extend(_unmet(scene, pools[name]))
         found.extend(_forceful_first(scene, name))
         found.extend(_marks(scene, pools[name]))
-        found.extend(_rolls(scene, pools[name]))
+        found.extend(_rolls(scene, pools[name], rolls.get(name) or read_rollout(pools[name])))
     found.extend(_requests(scene))
     found.extend(unhealthy.warnings(scene))
     unreadable = [*_unreadable_claims(scene), *_unreadable_pods(scene)]
@@ -127,7 +132,7 @@ def _requests(scene: Scene) -> Iterator[str]:
             yield f"{what}: {ROLL} was requested at {clock(request.requested)}, which is still to come"
 
 
-def _rolls(scene: Scene, pool: NodePool) -> Iterator[str]:
+def _rolls(scene: Scene, pool: NodePool, rollout: Rollout) -> Iterator[str]:
     """Return what is wrong with a pool's roll: an annotation that is ignored, domains that were left behind.
 
     Design: topology-budgets.
@@ -141,7 +146,7 @@ def _rolls(scene: Scene, pool: NodePool) -> Iterator[str]:
         yield f"NodePool {name}: {ROLLING_DOMAIN} can't be read and is ignored; the oldest drift decides where to begin"
     elif rolling is not None and rolling.key not in keys:
         yield f"NodePool {name}: {ROLLING_DOMAIN} is about {shown(rolling.key)}, not {keys[0]}, and is ignored"
-    left = read_rollout(pool).left_behind
+    left = rollout.left_behind
     waiting = scene.ledger.domains(name, keys[0]) if left else {}
     for domain in left:
         nodes = [facts.name for facts in waiting.get(domain, ()) if facts.drifted]

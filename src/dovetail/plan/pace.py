@@ -92,6 +92,7 @@ class _Schedule:
         self._started: dict[str, list[Departure]] = {
             pool.metadata.name: list(read_history(pool) or ()) for pool in scene.snapshot.cluster.node_pools
         }
+        self._ends: dict[str, datetime] = {}
         self._settled: dict[str, datetime] = {}
         self._busy: dict[str, datetime] = {}
         self._born: dict[str, datetime] = {}
@@ -137,6 +138,7 @@ class _Schedule:
         touched = {*command.nodes, *(pool for _, pool in (*command.takers, *command.opened))}
         quiet = end + _stabilization(command.method, settings)
         for pool in touched:
+            self._ends[pool] = max(end, self._ends.get(pool, end))
             self._settled[pool] = max(quiet, self._settled.get(pool, quiet))
         for node, _ in (*command.takers, *command.opened):
             self._busy[node] = end
@@ -164,8 +166,10 @@ class _Schedule:
                 yield from self._topology(pool, policy, command, at)
         if command.method in _COST:
             for pool in {*command.nodes, *(pool for _, pool in command.opened)}:
-                quiet = self._settled.get(pool)
-                if quiet is not None and quiet > at:
+                ends, quiet = self._ends.get(pool, at), self._settled.get(pool, at)
+                if ends > at:
+                    yield _Wait(BY_ITSELF, ends)
+                elif quiet > at:
                     yield _Wait("the stabilization after each action", quiet)
         if command.method in _COST or command.method is Method.EMPTY:
             yield from self._timers(command, at)

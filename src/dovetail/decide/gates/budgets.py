@@ -378,8 +378,8 @@ class BudgetLedger:
         """Return the domain that has nodes in flight for drift, and the one that has some for another reason.
 
         Of several, the one that was begun, then the one whose nodes are in flight longest, then by name; None: no
-        domain has such nodes. While one is begun, a drifted node elsewhere whose reason nobody knows is in flight for
-        another: Karpenter ends nodes by itself, too.
+        domain has such nodes. While one is begun, a drifted node elsewhere without Dovetail's taint, whose reason is
+        unknown, is in flight for another: Karpenter ends nodes by itself, too.
         """
         found: dict[bool, list[tuple[bool, datetime, str]]] = {True: [], False: []}
         for domain, nodes in members.items():
@@ -403,11 +403,15 @@ class BudgetLedger:
         reason = condition(facts.claim.status.conditions if facts.claim else (), names.CONDITION_DISRUPTION_REASON)
         if reason is not None and reason.status == "True" and reason.reason:
             return reason.reason == Reason.DRIFTED.value
-        return facts.drifted and unsure
+        return facts.drifted and (unsure or _has_our_taint(facts))
 
     @cached
     def _methods(self) -> dict[str, Method]:
         return {entry.node: entry.method for entry in self.in_flight.leaving}
+
+
+def _has_our_taint(facts: NodeFacts) -> bool:
+    return facts.node is not None and any(taint.key == names.DISRUPTION_TAINT for taint in facts.node.spec.taints)
 
 
 def domain_of(facts: NodeFacts, key: str) -> str:

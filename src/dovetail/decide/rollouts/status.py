@@ -125,8 +125,10 @@ class _Rolling:
         progress: RollProgress,
         turn: PoolTurn | None,
     ) -> None:
-        self._work, self._scene, self._run, self._pool = work, work.scene, run, pool
+        self._work, self._scene, self._run = work, work.scene, run
         self._progress, self._turn = progress, turn
+        change = next((change for change in run.rolling if change.node_pool == progress.node_pool), None)
+        self._kept = read_rollout(pool) if change is None else change.rollout
         self._going = [facts for facts in progress.to_go if facts.marked]
         self._held: dict[str, GateResult] = {}
         self._waiting: list[NodeFacts] = []
@@ -177,7 +179,7 @@ class _Rolling:
     def _domains(self) -> Iterator[RollDomain]:
         if not self._progress.key:
             return
-        behind = read_rollout(self._pool).left_behind
+        behind = self._kept.left_behind
         active = None if self._turn is None else self._turn.active
         for part in self._progress.parts:
             if part.replaced >= part.total:
@@ -205,7 +207,7 @@ class _Rolling:
             begins=begins,
             one_by_one=self._turn is not None,
         )
-        done = (progress.replaced, read_rollout(self._pool).seconds)
+        done = (progress.replaced, self._kept.seconds)
         pace = pace_of(budget, plan, progress.began, scene.now, done)
         end, per_node = expected_end(budget, plan, pace, scene.now), pace.per_node
         if end is None:
@@ -225,7 +227,7 @@ class _Rolling:
     def _in_order(self, counts: Mapping[str, int]) -> dict[str, int]:
         """Return the domains in the order of their turns: the active one, the others, those left behind."""
         active = None if self._turn is None else self._turn.active
-        behind = read_rollout(self._pool).left_behind
+        behind = self._kept.left_behind
         ordered = sorted(counts, key=lambda domain: (domain != active, domain in behind, domain))
         return {domain: counts[domain] for domain in ordered}
 
