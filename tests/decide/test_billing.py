@@ -1,5 +1,6 @@
 """Decisions under commitments, discounts and surcharges: savings are the bill before less the bill after, exact."""
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from dovetail.decide.decider import Decider
 from dovetail.decide.in_flight import InFlight, LeavingNode
 from dovetail.model.money import format_money
+from dovetail.model.objects import SelectorRequirement
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, RECOMMENDED, Settings
 from dovetail.plan.apply import apply_commands
 from dovetail.scheduling.under_way import UnderWay
@@ -162,6 +164,35 @@ def test_a_discount_and_a_surcharge() -> None:
     command = town.act()
     assert command is not None
     assert format_money(command.savings) == "0.0896"
+
+
+@pytest.mark.parametrize(
+    ("discount", "saves", "told"),
+    [
+        ({"aws": "20%"}, "0.08", "discount.aws: no node, NodeClass or price (the catalogue) says which cloud this is"),
+        ({"aws": "20%", "gcp": "10%"}, "0.1", "none of aws, gcp is taken off"),
+    ],
+)
+def test_a_discount_where_nothing_says_the_cloud(discount: dict[str, str], saves: str, told: str) -> None:
+    """The only discount is taken to be for this cluster; of several none is. A warning says so."""
+    town = _empties(paying(discount=discount), 1)
+    command = town.act()
+    assert command is not None
+    assert format_money(command.savings) == saves
+    assert any(told in text for text in town.round().warnings)
+
+
+def test_the_catalogue_says_the_cloud() -> None:
+    """A discount is for the cloud whose labels the instance types carry, and for no other."""
+    label = SelectorRequirement(key="karpenter.k8s.aws/instance-cpu", operator="In", values=("4",))
+    for discount, saves in (({"aws": "20%"}, "0.08"), ({"gcp": "20%"}, "0.1")):
+        town = _empties(paying(discount=discount), 1)
+        only = town.kinds["m"]
+        town.kinds["m"] = replace(only, requirements=(*only.requirements, label))
+        command = town.act()
+        assert command is not None
+        assert format_money(command.savings) == saves
+        assert not any("discount" in text for text in town.round().warnings)
 
 
 def test_karpenters_decisions_stay_and_the_money_changes() -> None:

@@ -23,6 +23,7 @@ from dovetail.model.objects import NodeClaim, NodePool
 from dovetail.model.quantity import format_amount
 from dovetail.model.timing.duration import format_duration
 from dovetail.scheduling.launch.machines import places_of
+from dovetail.scheduling.launch.paid_prices import unplaced_discounts
 from dovetail.scheduling.pods.coming_sizes import SIZED
 from dovetail.scheduling.pods.requests import amounts
 
@@ -43,6 +44,7 @@ def warnings_of(scene: Scene, rolling: Sequence[RollChange] = ()) -> tuple[str, 
     found.extend(scene.snapshot.surroundings.overlaid.notes)
     found.extend(_too_large(scene))
     found.extend(unknown_parts(scene.settings.commitments, scene.snapshot.surroundings.given))
+    found.extend(unplaced_discounts(cluster, scene.snapshot.surroundings.given, scene.settings))
     pools = {pool.metadata.name: pool for pool in cluster.node_pools}
     for name in sorted(scene.policies):
         policy = scene.policies[name]

@@ -65,7 +65,7 @@ def surroundings_of(
         mark = (*mark, tuple((item.metadata.name, item.spec, item.status.conditions) for item in overlays), seen)
     prices: PaidPrices | None = None
     if changes_prices(settings):
-        prices = PaidPrices(cluster, settings)
+        prices = PaidPrices(cluster, catalogue, settings)
         classes = tuple((pool.metadata.name, pool.spec.template.spec.node_class_ref) for pool in cluster.node_pools)
         mark = (*mark, settings.discount, settings.surcharge, prices.home, classes)
     if previous is not None and previous.given is catalogue and previous.mark == mark:

@@ -78,12 +78,16 @@ def home_of(nodes: Iterable[Node]) -> Home:
     return Home(cloud=cloud, region=region, others=others)
 
 
+def cloud_of_labels(keys: Iterable[str]) -> str:
+    """Return the cloud whose own labels are among these; empty if there is none."""
+    known = tuple(keys)
+    return next((name for prefix, name in _PREFIXES if any(key.startswith(prefix) for key in known)), "")
+
+
 def _place(node: Node) -> tuple[str, str]:
     labels = node.metadata.labels
     scheme, _, rest = node.spec.provider_id.partition("://")
-    cloud = _SCHEMES.get(scheme, "")
-    if not cloud:
-        cloud = next((name for prefix, name in _PREFIXES if any(key.startswith(prefix) for key in labels)), "")
+    cloud = _SCHEMES.get(scheme, "") or cloud_of_labels(labels)
     region = labels.get(REGION, "")
     if not region and cloud:
         zone = labels.get(ZONE, "") or _zone_of_id(cloud, rest)

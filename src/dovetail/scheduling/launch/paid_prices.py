@@ -5,15 +5,15 @@ kind of NodeClass. Changes what each pool sees of a catalogue (`scheduling.launc
 depends on the other nodes and is no price (`decide.billing`). Sits in scheduling, below the surroundings.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
 from typing import Final
 
-from dovetail.api.clouds.detect import home_of
+from dovetail.api.clouds.detect import cloud_of_labels, home_of
 from dovetail.model import names
-from dovetail.model.catalogue import InstanceType, Offering
+from dovetail.model.catalogue import Catalogue, InstanceType, Offering
 from dovetail.model.cluster import Cluster
 from dovetail.model.money import UNIT, nearest
 from dovetail.model.objects import NodePool
@@ -35,13 +35,37 @@ def changes_prices(settings: Settings) -> bool:
     return bool(settings.discount or settings.surcharge)
 
 
-class PaidPrices:
-    """The prices of types as pools pay them; types that are alike are changed once."""
+def home_cloud(cluster: Cluster, catalogue: Catalogue) -> str:
+    """Return the cloud of pools whose NodeClass doesn't say it: that of the nodes, else that of the catalogue."""
+    labels = (entry.key for kind in catalogue.instance_types[:1] for entry in kind.requirements)
+    return home_of(islice(cluster.nodes, _NODES_READ)).cloud or cloud_of_labels(labels)
 
-    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+
+def unplaced_discounts(cluster: Cluster, catalogue: Catalogue, settings: Settings) -> Iterator[str]:
+    """Yield a sentence if nothing says to which pools a discount belongs."""
+    groups = {pool.spec.template.spec.node_class_ref.group for pool in cluster.node_pools}
+    if not settings.discount or not groups.difference(_GROUPS) or home_cloud(cluster, catalogue):
+        return
+    named = [cloud for cloud, _ in settings.discount]
+    lacking = f"no node, NodeClass or price ({catalogue.source or 'the catalogue'}) says which cloud this is"
+    if len(named) == 1:
+        yield f"discount.{named[0]}: {lacking}; it is taken to be {named[0]}"
+    else:
+        yield f"discount: {lacking}, so none of {', '.join(named)} is taken off; name one cloud"
+
+
+class PaidPrices:
+    """The prices of types as pools pay them; types that are alike are changed once.
+
+    `home`: the cloud of pools whose NodeClass doesn't say it. If nothing says it, a discount for one cloud is for this.
+    """
+
+    def __init__(self, cluster: Cluster, catalogue: Catalogue, settings: Settings) -> None:
         self._off: Mapping[str, Fraction] = dict(settings.discount)
         self._on_top: Mapping[str, Fraction] = {entry.node_class_kind: entry.share for entry in settings.surcharge}
-        self.home = home_of(islice(cluster.nodes, _NODES_READ)).cloud if self._off else ""
+        self.home = home_cloud(cluster, catalogue) if self._off else ""
+        if not self.home and len(self._off) == 1:
+            (self.home,) = self._off
         self._made: dict[tuple[int, Fraction, Fraction], InstanceType] = {}
 
     def seen_by(self, pool: NodePool | None, kinds: Sequence[InstanceType]) -> tuple[InstanceType, ...]:
