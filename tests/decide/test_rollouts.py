@@ -64,6 +64,14 @@ def test_a_request_on_the_pool(value: str, goes: str | None) -> None:
     assert moved(town.act()) == (None if goes is None else ("deleteDrifted", (goes,)))
 
 
+def test_a_request_that_begins_later() -> None:
+    """Its nodes wait, and the end is counted from that moment on: it is not said that it never ends."""
+    found = _status(_town(annotations={names.ROLL: _request(-HOUR)}))
+    assert (found.waiting, found.blocked) == (4, 0)
+    assert found.expected_end is not None
+    assert found.expected_end > NOW + HOUR
+
+
 def test_a_request_on_one_node() -> None:
     """A request on a NodeClaim is about that node alone, and its verdict says who asked and why."""
     town = _town()

@@ -145,7 +145,7 @@ class _Rolling:
             return None  # Karpenter has not found it yet
         last = self._scene.chains[facts.name][Method.DRIFTED].results[-1]
         if not last.passed:
-            return None if last.gate in (*OF_POOLS, *PASSING) else last
+            return None if last.gate in (*OF_POOLS, *PASSING, Gate.NOT_DRIFTED) else last
         if facts.name in self._run.held or any(facts.name in command.nodes for command in self._run.commands):
             return None
         outcome = alone(self._work, Method.DRIFTED, facts)
@@ -235,10 +235,12 @@ class _Rolling:
         return [facts for facts in self._progress.to_go if facts.name in self._held]
 
     def _opens(self) -> Iterator[datetime | None]:
-        """Yield when a hold ends by itself: a pause, or the protection of a pod."""
+        """Yield when a hold ends by itself: a pause, or a request that begins later."""
         for facts in self._progress.to_go:
             if facts.pause is not None and facts.pause.holds(self._scene.now):
                 yield facts.pause.until
+            if facts.drifted_since is not None and facts.drifted_since > self._scene.now:
+                yield facts.drifted_since
 
     def _never(self) -> Iterator[str]:
         """Yield what keeps the roll from ever ending, unless somebody changes it; the first few words of a sentence."""
