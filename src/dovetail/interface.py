@@ -4,11 +4,13 @@ Everything else that `import dovetail` gives is the core's own function or class
 `dovetail/__init__.py` says which name comes from where.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from dovetail.api import settings
 from dovetail.api.findings import InputError
 from dovetail.api.reading import decode
+from dovetail.api.reading.completeness import accepted, lacks_of
 from dovetail.model.cluster import Cluster
 from dovetail.model.settings import Profile, Settings
 from dovetail.model.timing.duration import parse_go_duration
@@ -20,9 +22,13 @@ from dovetail.sim.scenarios.scenario import Policy, Scenario
 def load_cluster(*paths: str | Path) -> Cluster:
     """Read what `kubectl get ... -o json|yaml` printed, from one file or several; `-` is standard input.
 
-    If an object appears twice, the last one wins. Raise InputError if a file can't be used.
+    If an object appears twice, the last one wins. Raise InputError if a file can't be used. Files that lack something
+    are accepted, as with `--partial`: the `warnings` of every answer begin with what is missing.
     """
-    return decode.load_cluster(paths)
+    decoded = decode.decode_files(paths)
+    cluster = decoded.cluster()
+    lacks = lacks_of(decoded, cluster)
+    return replace(cluster, notes=(*accepted(lacks.refusals), *lacks.warnings))
 
 
 def load_settings(path: str | Path | None = None, profile: Profile | str = Profile.DOVETAIL) -> Settings:

@@ -2,11 +2,13 @@
 
 import gzip
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import dovetail
 from dovetail.cli.main import main
 from tests.support.golden_cases import DATA
 
@@ -66,6 +68,22 @@ def test_partial_accepts_it_and_the_answer_says_so_first(tmp_path: Path, capsys:
     for command in (("plan",), ("explain", "--all"), ("blockers",), ("place",)):
         assert main([*asked(command, path), "--partial"]) == 0
         assert capsys.readouterr().out.startswith("warning: partial input, accepted by --partial"), command
+
+
+def test_python_says_the_same_as_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`load_cluster` accepts what --partial accepts, and the answer's first warnings are the same."""
+    path = written(tmp_path / "c.json", [item for item in items() if item["kind"] != "Pod"])
+    assert main([*asked(("plan", "-o", "json"), path), "--partial"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    question = dovetail.Question(
+        cluster=dovetail.load_cluster(path),
+        catalogue=dovetail.load_catalogue(str(CASE / "catalog.json.gz")),
+        settings=dovetail.load_settings(),
+        now=datetime.fromisoformat(told["now"]),
+    )
+    assert dovetail.plan_round(question).to_dict()["warnings"] == told["warnings"]
+    node = told["nodes"][0]["name"]
+    assert dovetail.explain(question, node).to_dict()["warnings"][0] == told["warnings"][0]
 
 
 def test_what_may_be_missing_is_said_on_top(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
