@@ -129,6 +129,9 @@ def _verdicts(work: Work, runs: Mapping[Method, MethodRun]) -> Verdicts:
 
 
 def _rollouts(work: Work, runs: Mapping[Method, MethodRun]) -> tuple[RollStatus, ...]:
+    scene = work.scene
+    if scene.settings.rules.roll_requests and not scene.table.rolling_pools():
+        return ()
     return rollouts(work, runs.get(Method.DRIFTED) or drifted.run(work))
 
 

@@ -192,6 +192,20 @@ class Guards:
         return protection(pod, now, durations=self.durations) is None
 
 
+def near(pdbs: Iterable[PodDisruptionBudget], pods: Iterable[Pod]) -> list[PodDisruptionBudget]:
+    """Return the PDBs that may select one of the pods: all others needn't be compiled."""
+    there: dict[str, set[tuple[str, str]]] = {}
+    for pod in pods:
+        there.setdefault(pod.metadata.namespace, set()).update(pod.metadata.labels.items())
+    return [
+        pdb
+        for pdb in pdbs
+        if pdb.spec.selector is not None
+        and (labels := there.get(pdb.metadata.namespace)) is not None
+        and pdb.spec.selector.match_labels.items() <= labels
+    ]
+
+
 def pdb_key(pdb: PodDisruptionBudget) -> str:
     """Return the name of a PDB with its namespace."""
     return f"{pdb.metadata.namespace}/{pdb.metadata.name}"

@@ -23,6 +23,7 @@ from dovetail.model.cached import cached
 from dovetail.model.objects import Pod
 from dovetail.model.verdicts import Gate
 from dovetail.scheduling.entries import Entry
+from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.pods.classes import PodClass, SpecInfo
 from dovetail.scheduling.snapshot import Snapshot
 
@@ -57,6 +58,7 @@ class Starting:
         self._snapshot, self._planned, self._closed = snapshot, planned, list(closed)
         self._takers: dict[tuple[int, bool], _Takers | None] = {}
         self._filled: dict[tuple[int, tuple[int, ...], int], int] = {}
+        self._late_room: dict[int, bool] = {}
 
     def destination(self, nodes: Collection[int]) -> tuple[Pod, str] | None:
         """Return a pod of these nodes that would go to a node that is not initialized, and that node."""
@@ -128,6 +130,8 @@ class Starting:
         return found
 
     def _find(self, cls: PodClass, *, exempt: bool) -> _Takers | None:
+        if not self._has_late_room(cls.info):
+            return None
         variant, room = self._snapshot.frame.first(cls), self._planned.room
         if not variant.simple:
             return None
@@ -150,6 +154,21 @@ class Starting:
         nodes = frozenset((*ready, *starting))
         filled = self._are_filled(cls, starting)
         return _Takers(tuple(zip(ready, counts, strict=True)), starting, filled, sum(counts), nodes)
+
+    def _has_late_room(self, info: SpecInfo) -> bool:
+        """Return whether a starting node has room for a pod, by its requests alone."""
+        found = self._late_room.get(info.id)
+        if found is None:
+            fits = self._late_open
+            for column, amount in info.need:
+                fits = fits & (self._planned.room[self._snapshot.initialized :, column] >= amount)
+            found = self._late_room[info.id] = bool(fits.any())
+        return found
+
+    @cached
+    def _late_open(self) -> Mask:
+        """Return which of the starting nodes take pods at all."""
+        return self._snapshot.frame.open[self._snapshot.initialized :]
 
     @cached
     def any(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from dovetail.api.pod_windows import read_pod_window
-from dovetail.decide.facts.drainability import Guards, protection
+from dovetail.decide.facts.drainability import Guards, near, protection
 from dovetail.lifecycle.messages import DeleteNodeClaim, LookAtPods
 from dovetail.model import names
 from dovetail.model.objects import Pod, PodDisruptionBudget
@@ -31,8 +31,9 @@ def objection(order: DeleteNodeClaim, pods: Sequence[Pod], now: datetime) -> str
 
 def objection_to_all(order: LookAtPods, pods: Sequence[Pod], pdbs: Sequence[PodDisruptionBudget], now: datetime) -> str:
     """Return why the nodes of a command must stay, by all pods that are bound to them now; empty if they may go."""
-    guards = Guards(pdbs)
-    for pod in _asked(order, pods):
+    asked = _asked(order, pods)
+    guards = Guards(near(pdbs, asked))
+    for pod in asked:
         why = _protected(pod, order.roll_first, now) or (_outside_window(pod, now) if order.asks_windows else "")
         if why:
             return why

@@ -50,10 +50,12 @@ class PodGrowth:
         self._grown: dict[str, _Grown] = {}
         self._stirred: set[str] = set()
         """Owners with pods that came or changed, or that left, since the last look."""
+        self._ends: int | None = None
+        """When the first entry is over, at the earliest; None: there is none."""
 
     def forget(self) -> None:
         """Forget all: another process leads."""
-        self._left, self._grown, self._stirred = {}, {}, set()
+        self._left, self._grown, self._stirred, self._ends = {}, {}, set(), None
 
     def note(self, pod: Pod) -> None:
         """Take in that a pod came or changed."""
@@ -70,16 +72,21 @@ class PodGrowth:
             known = self._left.get(owner.uid)
             sizes = _largest({} if known is None else known.sizes, pod)
             since = now if known is None else known.since
-            self._left[owner.uid] = _Left(words, sizes, since, elapsed + KEPT_FOR)
+            self._left[owner.uid] = _Left(words, sizes, since, self._until(elapsed))
             self._stirred.add(owner.uid)
+
+    def _until(self, elapsed: int) -> int:
+        until = elapsed + KEPT_FOR
+        self._ends = until if self._ends is None else min(self._ends, until)
+        return until
 
     def look(self, store: Store, elapsed: int) -> bool:
         """Compare pods that came back with those that left, and drop what is over; True if something changed."""
-        if not self._left and not self._grown:
+        if self._ends is None or (elapsed < self._ends and not self._stirred):
             return False
         before = self.sizes()
-        self._left = {uid: entry for uid, entry in self._left.items() if entry.until > elapsed}
-        self._grown = {uid: entry for uid, entry in self._grown.items() if entry.until > elapsed}
+        if elapsed >= self._ends:
+            self._drop(elapsed)
         stirred, self._stirred = self._stirred | (before.keys() - self._grown.keys()), set()
         for uid, left in self._left.items() if stirred else ():
             for pod in store.pods_owned_by(uid) if uid in stirred else ():
@@ -90,8 +97,15 @@ class PodGrowth:
                 sizes = _largest(left.sizes if known is None else dict(known.size.containers), pod)
                 size = GrownSize(owner=left.owner, containers=tuple(sorted(sizes.items())))
                 if known is None or known.size != size:
-                    self._grown[uid] = _Grown(size, elapsed + KEPT_FOR)
+                    self._grown[uid] = _Grown(size, self._until(elapsed))
         return before != self.sizes()
+
+    def _drop(self, elapsed: int) -> None:
+        """Drop what is over."""
+        self._left = {uid: entry for uid, entry in self._left.items() if entry.until > elapsed}
+        self._grown = {uid: entry for uid, entry in self._grown.items() if entry.until > elapsed}
+        ends = [entry.until for entries in (self._left, self._grown) for entry in entries.values()]
+        self._ends = min(ends, default=None)
 
     def sizes(self) -> dict[str, GrownSize]:
         """Return the sizes with which pods of these owners come back."""
