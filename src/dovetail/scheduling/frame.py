@@ -12,18 +12,19 @@ import numpy.typing as npt
 
 from dovetail.model.cached import cached
 from dovetail.model.labels.requirements import Requirement
-from dovetail.model.labels.selectors import MATCHES_EVERYTHING, LabelSelector
+from dovetail.model.labels.selectors import MATCHES_EVERYTHING
 from dovetail.model.labels.syntax import ALIASES
-from dovetail.model.objects import NodePool, PodAffinityTerm, PodSpec, Toleration
+from dovetail.model.objects import NodePool, PodSpec
 from dovetail.model.settings import Settings
 from dovetail.scheduling.columns import Codes, NodeColumns
 from dovetail.scheduling.launch.daemons import DaemonTerms
 from dovetail.scheduling.launch.machines import Amounts, Machines, Mask, ReqSet, Resources
 from dovetail.scheduling.launch.templates import Template
 from dovetail.scheduling.pods.bindings import Bindings
-from dovetail.scheduling.pods.class_index import ClassIndex
+from dovetail.scheduling.pods.class_index import ClassIndex, Holder
 from dovetail.scheduling.pods.classes import PodClass
 from dovetail.scheduling.pods.pod import HostPort
+from dovetail.scheduling.pods.terms import ClassTerms
 from dovetail.scheduling.pods.variants import Variant
 from dovetail.scheduling.pods.volumes import Storage, VolumeNeeds
 from dovetail.scheduling.topology.groups import INVERSE, Domains, Group, TopologyRule, domain_universe
@@ -79,13 +80,17 @@ class FrameNodes(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class FrameSupply(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What could be launched: machines, the columns of their resources, the pools, their templates and daemons."""
+    """What could be launched: machines, the columns of their resources, the pools, their templates and daemons.
+
+    `terms`: what classes of pods ask of machines and of each other.
+    """
 
     machines: Machines
     resources: Resources
     pools: Sequence[NodePool]
     templates: tuple[Template, ...]
     daemons: DaemonTerms
+    terms: ClassTerms
 
 
 class Frame:
@@ -106,6 +111,7 @@ class Frame:
         self.resources = supply.resources
         self.pools = supply.pools
         self.templates, self.daemons = supply.templates, supply.daemons
+        self.terms = supply.terms
         self.columns = nodes.columns
         self.room, self.sound = nodes.room, nodes.sound
         self.open = nodes.open
@@ -122,16 +128,14 @@ class Frame:
         self.fitting: dict[tuple[object, ...], Mask] = {}
         self._parts: dict[tuple[str, ...], list[tuple[tuple[int, ...], Places]]] = {}
         self._domains: dict[str, Domains] = {}
-        self._groups: dict[tuple[object, ...], Group] = {}
+        self._groups: dict[TopologyRule, Group] = {}
         self._variants: dict[tuple[int, int], Variant] = {}
         self._first: dict[int, Variant] = {}
         self.alike: dict[tuple[object, ...], Variant] = {}
         self._volume_needs: dict[int, VolumeNeeds] = {}
         self.counting: dict[int, list[Group]] = {}
-        self._inverse: dict[tuple[str, str, str], list[Group]] | None = None
-        self._inverse_wide: dict[str, list[Group]] = {}
+        self._inverse: dict[Holder, Group] = {}
         self._inverse_owned: dict[int, list[Group]] = {}
-        self._inverse_of: dict[int, list[Group]] = {}
         self._count = 0
         self.short_values: dict[tuple[int, int], dict[str, int]] = {}
         self.narrowed: dict[tuple[int, tuple[Requirement, ...]], ReqSet | None] = {}
@@ -170,6 +174,13 @@ class Frame:
             found = self._first[cls.id] = self.variant(cls, cls.info.spec, ())
         return found
 
+    def may_need_room_only(self, cls: PodClass) -> bool:
+        """Return whether the first variant of a class may be simple, without compiling it; volumes are not asked."""
+        info = cls.info
+        if info.ports or info.claims or self.terms.of(cls, info.spec, 0).rules:
+            return False
+        return not self.index.excluding(cls)
+
     def variant(self, cls: PodClass, spec: PodSpec, given_up: tuple[str, ...]) -> Variant:
         """Return the variant of a class after that many relaxation steps."""
         mark = (cls.id, len(given_up))
@@ -206,9 +217,8 @@ class Frame:
         return found
 
     def group(self, rule: TopologyRule) -> Group:
-        """Return the group of a rule, with its pods counted."""
-        mark = rule.mark
-        found = self._groups.get(mark)
+        """Return the group of a rule, with its pods counted; `ClassTerms` has one object for equal rules."""
+        found = self._groups.get(rule)
         if found is not None:
             return found
         group = Group(self._next(), rule)
@@ -224,72 +234,42 @@ class Frame:
             tolerations = node_filter.tolerations
         at = _concat(self.places.counted.get(cls.id) for cls in counted)
         group.fill(self.columns, domains, domains.openable(tolerations), at, self.staying)
-        self._groups[mark] = group
+        self._groups[rule] = group
         return group
 
     def _next(self) -> int:
         self._count += 1
         return self._count
 
-    def affinity_group(
-        self, kind: int, cls: PodClass, term: PodAffinityTerm, tolerations: tuple[Toleration, ...]
-    ) -> Group:
-        """Return the group of a pod affinity or anti-affinity term."""
-        return self.group(
-            TopologyRule(
-                kind=kind,
-                key=term.topology_key,
-                namespaces=self.index.namespaces_of(cls, term),
-                selector=LabelSelector.compile(term.label_selector),
-                null_selector=term.label_selector is None,
-                tolerations=tolerations,
-            )
-        )
-
     # Anti-affinity of others
 
-    def _index_inverse(self) -> dict[tuple[str, str, str], list[Group]]:
-        index: dict[tuple[str, str, str], list[Group]] = {}
-        for (key, scope, selector), owners in self.index.holders.items():
-            group = Group(self._next(), TopologyRule(kind=INVERSE, key=key, namespaces=scope, selector=selector))
-            domains = self.domains(key)
-            at = _concat(self.places.holding.get(cls.id) for cls in owners)
-            if group.host:
-                # Without the label it is unknown which host the pod keeps others from.
-                at = at[~self.columns.unnamed[at]]
-            group.fill(self.columns, domains, domains.openable(owners[0].info.spec.tolerations), at, None)
-            group.classes = group.based_on = {cls.id for cls in owners}
-            for cls in owners:
-                mine = self._inverse_owned.setdefault(cls.id, [])
-                if group not in mine:
-                    mine.append(group)
-            for namespace in sorted(scope):
-                if selector.equal:
-                    index.setdefault((namespace, *selector.equal[0]), []).append(group)
-                else:
-                    self._inverse_wide.setdefault(namespace, []).append(group)
-        return index
+    def _inverse_group(self, holder: Holder) -> Group:
+        """Return the group of a term of other pods' anti-affinity, with the pods that have it counted."""
+        found = self._inverse.get(holder)
+        if found is not None:
+            return found
+        (key, scope, selector), owners = holder, self.index.holders[holder]
+        group = Group(self._next(), TopologyRule(kind=INVERSE, key=key, namespaces=scope, selector=selector))
+        domains = self.domains(key)
+        at = _concat(self.places.holding.get(cls.id) for cls in owners)
+        if group.host:
+            # Without the label it is unknown which host the pod keeps others from.
+            at = at[~self.columns.unnamed[at]]
+        group.fill(self.columns, domains, domains.openable(owners[0].info.spec.tolerations), at, None)
+        group.classes = group.based_on = {cls.id for cls in owners}
+        for cls in owners:
+            mine = self._inverse_owned.setdefault(cls.id, [])
+            if group not in mine:
+                mine.append(group)
+        self._inverse[holder] = group
+        return group
 
     def inverse_of(self, cls: PodClass) -> list[Group]:
         """Return anti-affinity rules of other pods that exclude pods of this class."""
-        found = self._inverse_of.get(cls.id)
-        if found is not None:
-            return found
-        if self._inverse is None:
-            self._inverse = self._index_inverse()
-        found = []
-        if self._inverse:
-            for key, value in cls.labels.items():
-                near = self._inverse.get((cls.namespace, key, value), ())
-                found.extend(group for group in near if group.selector.matches(cls.labels))
-        found.extend(g for g in self._inverse_wide.get(cls.namespace, ()) if g.selector.matches(cls.labels))
-        self._inverse_of[cls.id] = found
-        return found
+        return [self._inverse_group(holder) for holder in self.index.excluding(cls)]
 
     def inverse_owned(self, cls: PodClass) -> list[Group]:
-        """Return anti-affinity rules of this class against other pods."""
-        if self._inverse is None:
-            self._inverse = self._index_inverse()
+        """Return anti-affinity rules of this class against other pods, as far as a pod has asked for them."""
         return self._inverse_owned.get(cls.id, [])
 
     # Ports and volumes on nodes

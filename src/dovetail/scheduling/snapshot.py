@@ -20,7 +20,7 @@ from dovetail.model.cluster import Cluster
 from dovetail.model.coming_size import GrownSize
 from dovetail.model.listing import Listing
 from dovetail.model.objects import NodePool, Pod
-from dovetail.model.settings import MinValuesPolicy, Settings
+from dovetail.model.settings import MinValuesPolicy, PreferencePolicy, Settings
 from dovetail.scheduling.columns import NodeColumns
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.frame import Frame, FrameNodes, FrameSupply, PodPlaces
@@ -413,8 +413,14 @@ class Snapshot:
             ports=in_use.ports,
             attached=in_use.attached,
         )
+        respects = self.settings.preference_policy is PreferencePolicy.RESPECT
         supply = FrameSupply(
-            machines=memory.machines, resources=memory.resources, pools=pools, templates=templates, daemons=terms
+            machines=memory.machines,
+            resources=memory.resources,
+            pools=pools,
+            templates=templates,
+            daemons=terms,
+            terms=memory.terms.of(memory.machines, self.cluster.namespaces, respects=respects),
         )
         places = PodPlaces(self.bindings, memory.classes.all, inputs.moving)
         index = memory.index.of(classes, self.cluster.namespaces)

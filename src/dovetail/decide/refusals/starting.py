@@ -23,7 +23,6 @@ from dovetail.model.cached import cached
 from dovetail.model.objects import Pod
 from dovetail.model.verdicts import Gate
 from dovetail.scheduling.entries import Entry
-from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.pods.classes import PodClass, SpecInfo
 from dovetail.scheduling.snapshot import Snapshot
 
@@ -59,6 +58,7 @@ class Starting:
         self._takers: dict[tuple[int, bool], _Takers | None] = {}
         self._filled: dict[tuple[int, tuple[int, ...], int], int] = {}
         self._late_room: dict[int, bool] = {}
+        self._alike: dict[tuple[int, bool], _Takers | None] = {}
 
     def destination(self, nodes: Collection[int]) -> tuple[Pod, str] | None:
         """Return a pod of these nodes that would go to a node that is not initialized, and that node."""
@@ -130,8 +130,16 @@ class Starting:
         return found
 
     def _find(self, cls: PodClass, *, exempt: bool) -> _Takers | None:
-        if not self._has_late_room(cls.info):
+        info = cls.info
+        if not self._has_late_room(info) or not self._snapshot.frame.may_need_room_only(cls):
             return None
+        if info.volumes:
+            return self._count(cls, exempt=exempt)
+        if (info.id, exempt) not in self._alike:  # pods with the same spec have the same takers
+            self._alike[info.id, exempt] = self._count(cls, exempt=exempt)
+        return self._alike[info.id, exempt]
+
+    def _count(self, cls: PodClass, *, exempt: bool) -> _Takers | None:
         variant, room = self._snapshot.frame.first(cls), self._planned.room
         if not variant.simple:
             return None
@@ -159,16 +167,16 @@ class Starting:
         """Return whether a starting node has room for a pod, by its requests alone."""
         found = self._late_room.get(info.id)
         if found is None:
-            fits = self._late_open
-            for column, amount in info.need:
-                fits = fits & (self._planned.room[self._snapshot.initialized :, column] >= amount)
-            found = self._late_room[info.id] = bool(fits.any())
+            need = info.need
+            found = any(all(row[column] >= amount for column, amount in need) for row in self._late_rows)
+            self._late_room[info.id] = found
         return found
 
     @cached
-    def _late_open(self) -> Mask:
-        """Return which of the starting nodes take pods at all."""
-        return self._snapshot.frame.open[self._snapshot.initialized :]
+    def _late_rows(self) -> list[list[int]]:
+        """Return the free resources of the starting nodes that take pods at all."""
+        first, row = self._snapshot.initialized, self._planned.row
+        return [row(first + at) for at in np.flatnonzero(self._snapshot.frame.open[first:]).tolist()]
 
     @cached
     def any(self) -> bool:

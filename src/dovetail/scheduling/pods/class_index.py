@@ -23,6 +23,7 @@ class ClassIndex:
         self.classes = classes
         self.namespaces = namespaces
         self._selected: dict[tuple[frozenset[str], LabelSelector], list[PodClass]] = {}
+        self._excluding: dict[int, list[Holder]] = {}
 
     @cached
     def _by_label(self) -> dict[tuple[str, str, str], list[PodClass]]:
@@ -61,17 +62,38 @@ class ClassIndex:
             assert affinity is not None
             assert affinity.pod_anti_affinity is not None
             for term in affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution:
-                mark = (term.topology_key, self.namespaces_of(cls, term), LabelSelector.compile(term.label_selector))
+                mark = (
+                    term.topology_key,
+                    namespaces_of(cls, term, self.namespaces),
+                    LabelSelector.compile(term.label_selector),
+                )
                 found.setdefault(mark, []).append(cls)
         return found
 
-    def namespaces_of(self, cls: PodClass, term: PodAffinityTerm) -> frozenset[str]:
-        """Return the namespaces that a term applies to."""
-        if term.namespace_selector is None:
-            return frozenset(term.namespaces) if term.namespaces else frozenset((cls.namespace,))
-        selector = LabelSelector.compile(term.namespace_selector)
-        chosen = [n.metadata.name for n in self.namespaces if selector.matches(n.metadata.labels)]
-        return frozenset((*chosen, *term.namespaces))
+    @cached
+    def _by_excluded(self) -> tuple[dict[tuple[str, str, str], list[Holder]], dict[str, list[Holder]]]:
+        """Return the terms of `holders` by namespace and a label of the pods that they exclude; and those without."""
+        by_label: dict[tuple[str, str, str], list[Holder]] = {}
+        wide: dict[str, list[Holder]] = {}
+        for holder in self.holders:
+            _, scope, selector = holder
+            for namespace in sorted(scope):
+                if selector.equal:
+                    by_label.setdefault((namespace, *selector.equal[0]), []).append(holder)
+                else:
+                    wide.setdefault(namespace, []).append(holder)
+        return by_label, wide
+
+    def excluding(self, cls: PodClass) -> list[Holder]:
+        """Return the anti-affinity terms of pods that exclude pods of a class; don't modify the list."""
+        found = self._excluding.get(cls.id)
+        if found is None:
+            by_label, wide = self._by_excluded
+            labelled = ((cls.namespace, key, value) for key, value in cls.labels.items()) if by_label else ()
+            near = [holder for label in labelled for holder in by_label.get(label, ())]
+            near += wide.get(cls.namespace, ())
+            found = self._excluding[cls.id] = [holder for holder in near if holder[2].matches(cls.labels)]
+        return found
 
     def selected(self, namespaces: frozenset[str], selector: LabelSelector) -> list[PodClass]:
         """Return the classes that a selector selects; don't modify the list."""
@@ -87,6 +109,15 @@ class ClassIndex:
             else:
                 near = self._by_namespace.get(namespace, ())
             yield from (cls for cls in near if selector.matches(cls.labels))
+
+
+def namespaces_of(cls: PodClass, term: PodAffinityTerm, namespaces: Sequence[Namespace]) -> frozenset[str]:
+    """Return the namespaces that a term of a class applies to."""
+    if term.namespace_selector is None:
+        return frozenset(term.namespaces) if term.namespaces else frozenset((cls.namespace,))
+    selector = LabelSelector.compile(term.namespace_selector)
+    chosen = [n.metadata.name for n in namespaces if selector.matches(n.metadata.labels)]
+    return frozenset((*chosen, *term.namespaces))
 
 
 class IndexCache:

@@ -12,16 +12,14 @@ from weakref import ref
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.model import names
-from dovetail.model.labels.requirements import Requirement, Requirements, pod_requirements
-from dovetail.model.labels.selectors import LabelSelector
-from dovetail.model.objects import LabelSelectorSpec, PodAffinityTerm, PodSpec, TopologySpreadConstraint
-from dovetail.model.settings import PreferencePolicy
+from dovetail.model.labels.requirements import Requirement, Requirements
+from dovetail.model.objects import PodSpec
 from dovetail.scheduling.launch.machines import Mask, ReqSet
 from dovetail.scheduling.pods.classes import PodClass
 from dovetail.scheduling.pods.pod import tolerates
 from dovetail.scheduling.pods.relax import relaxed
-from dovetail.scheduling.topology.groups import AFFINITY, ANTI_AFFINITY, SPREAD, Group, NodeFilter, TopologyRule
+from dovetail.scheduling.pods.terms import lasting
+from dovetail.scheduling.topology.groups import AFFINITY, SPREAD, Group
 
 if TYPE_CHECKING:
     from dovetail.scheduling.frame import Frame
@@ -64,7 +62,6 @@ class Variant:
         "_after",
         "_buckets",
         "_frame",
-        "_inverse",
         "_mask",
         "_templates",
         "alternatives",
@@ -100,19 +97,16 @@ class Variant:
         self.need = cls.info.need
         self.ports = cls.info.ports
         self.tolerations = spec.tolerations
-        respect = frame.settings.preference_policy is PreferencePolicy.RESPECT
-        affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-        self.strict: Requirements = pod_requirements(spec.node_selector, affinity, preferences=False)
-        everything = pod_requirements(spec.node_selector, affinity, preferences=True) if respect else self.strict
-        self.reqs: ReqSet = frame.machines.intern(everything)
+        terms = frame.terms.of(cls, spec, len(given_up))
+        self.strict: Requirements = terms.strict
+        self.reqs: ReqSet = terms.reqs
         volumes = frame.volume_needs(cls)
         self.alternatives: tuple[ReqSet, ...] = tuple(frame.machines.intern(r) for r in volumes.alternatives)
         self.attached = volumes.attached
         self.lost = NEEDS_DEVICES if cls.info.claims else volumes.lost
-        self.owned: list[Group] = self._groups(respect=respect)
-        self._inverse: list[Group] | None = None
-        self._compile_rules()
-        self.steady = self._is_steady()
+        self.owned: list[Group] = list(map(frame.group, terms.rules))
+        self._compile_rules(frame)
+        self.steady = terms.lasting and self._is_steady(frame)
         # It needs only labels, tolerated taints and room: other pods don't matter to it.
         self.simple = not (self.lost or self.rules or self.ports or self.attached)
         # The number of the first variant that asks the same, and so is refused by the same nodes.
@@ -130,88 +124,23 @@ class Variant:
         assert frame is not None
         return frame
 
-    def _compile_rules(self) -> None:
-        inverse = self.frame.inverse_of(self.cls)
+    def _compile_rules(self, frame: "Frame") -> None:
+        inverse = frame.inverse_of(self.cls)
         self.rules = [Rule(group, self.cls, self.strict) for group in (*self.owned, *inverse)]
         self.host_affinity = [r for r in self.rules if r.group.host and r.group.kind == AFFINITY]
         self.host_rules = [r for r in self.rules if r.group.host and r.group.kind != AFFINITY]
         self.zone_rules = [r for r in self.rules if not r.group.host]
         self.keys: tuple[str, ...] = tuple(sorted({r.group.key for r in self.zone_rules}))
 
-    def _is_steady(self) -> bool:
+    def _is_steady(self, frame: "Frame") -> bool:
         """Return whether a pod that finds no place finds none later in the same simulation either.
 
         Free room only shrinks and hosts only fill. But domains may open, affinity may find matching pods, and a new
-        node may seem to have a label once a pod that forbids a value of it has joined.
+        node may seem to have a label once a pod that forbids a value of it has joined (`Terms.lasting`).
         """
         if self.zone_rules or self.host_affinity:
             return False
-        known = self.frame.machines.known
-        return all(
-            entry.key in known or entry.key == names.HOSTNAME or entry.lenient()
-            for reqs in (self.reqs, *self.alternatives)
-            for entry in reqs.reqs
-        )
-
-    def _groups(self, *, respect: bool) -> list[Group]:
-        found: list[Group] = []
-        found.extend(
-            self._spread_group(spread)
-            for spread in self.spec.topology_spread_constraints
-            if respect or spread.when_unsatisfiable == "DoNotSchedule"
-        )
-        if self.spec.affinity is not None:
-            for kind, group in (
-                (AFFINITY, self.spec.affinity.pod_affinity),
-                (ANTI_AFFINITY, self.spec.affinity.pod_anti_affinity),
-            ):
-                if group is None:
-                    continue
-                terms = list(group.required_during_scheduling_ignored_during_execution)
-                if respect:
-                    weighted = group.preferred_during_scheduling_ignored_during_execution
-                    terms.extend(term.pod_affinity_term for term in weighted)
-                found.extend(self._affinity_group(kind, term) for term in terms)
-        return list(dict.fromkeys(found))
-
-    def _spread_group(self, spread: TopologySpreadConstraint) -> Group:
-        selector = spread.label_selector
-        labels = self.cls.labels
-        extra = [(key, labels[key]) for key in spread.match_label_keys if key in labels]
-        compiled = LabelSelector.compile(selector if selector is not None or not extra else LabelSelectorSpec())
-        if extra:
-            compiled = compiled.with_equal(extra)
-        node_filter = NodeFilter(
-            self._filter_terms(),
-            self.tolerations,
-            honor_affinity=spread.node_affinity_policy in (None, "Honor"),
-            honor_taints=spread.node_taints_policy == "Honor",
-        )
-        return self.frame.group(
-            TopologyRule(
-                kind=SPREAD,
-                key=spread.topology_key,
-                namespaces=frozenset((self.cls.namespace,)),
-                selector=compiled,
-                null_selector=selector is None,
-                max_skew=spread.max_skew,
-                min_domains=spread.min_domains,
-                node_filter=node_filter,
-            )
-        )
-
-    def _filter_terms(self) -> tuple[Requirements, ...]:
-        base = Requirements.from_labels(self.spec.node_selector)
-        affinity = self.spec.affinity.node_affinity if self.spec.affinity is not None else None
-        required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
-        if required is None:
-            return (base,)
-        terms = required.node_selector_terms
-        return tuple(base.union(Requirements.from_spec(term.match_expressions)) for term in terms)
-
-    def _affinity_group(self, kind: int, term: PodAffinityTerm) -> Group:
-        # Without the tolerations that relaxation adds: the rule and its counts stay the same.
-        return self.frame.affinity_group(kind, self.cls, term, self.cls.info.spec.tolerations)
+        return all(lasting(reqs, frame.machines) for reqs in self.alternatives)
 
     @property
     def after(self) -> "Variant | None":

@@ -12,6 +12,7 @@ from dovetail.scheduling.launch.templates import TemplateCache, UnmetCache
 from dovetail.scheduling.pods.bindings import NodeNames
 from dovetail.scheduling.pods.class_index import IndexCache
 from dovetail.scheduling.pods.classes import Classes
+from dovetail.scheduling.pods.terms import TermsCache
 from dovetail.scheduling.reading.rows import RowRegistries
 from dovetail.scheduling.room import Needs, Sizes
 
@@ -30,6 +31,7 @@ class SnapshotMemory(msgspec.Struct, frozen=True, eq=False):
     sizes: Sizes
     needs: Needs
     index: IndexCache
+    terms: TermsCache
     ignored: dict[int, str]
     """Why pods of a spec without volumes can't be helped; empty where they can."""
 
@@ -55,6 +57,7 @@ def remembered(catalogue: Catalogue, old: SnapshotMemory | None) -> SnapshotMemo
             Sizes(),
             Needs(),
             IndexCache(),
+            TermsCache(),
             {},
         )
     same = old.catalogue is catalogue

@@ -83,7 +83,7 @@ class Domains:
     `column` and `places`: the number of each node's domain, as an array and as plain numbers; -1: it has none.
     """
 
-    __slots__ = ("column", "key", "names", "place", "places", "taints")
+    __slots__ = ("_openable", "column", "key", "names", "place", "places", "taints")
 
     def __init__(
         self,
@@ -109,14 +109,18 @@ class Domains:
         self.column: Codes = recode[codes]
         self.places: list[int] = self.column.tolist()
         self.taints = universe
+        self._openable: dict[tuple[Toleration, ...] | None, list[int]] = {}
 
     def openable(self, tolerations: tuple[Toleration, ...] | None) -> list[int]:
         """Return domains that new nodes could be in; with tolerations, only those behind taints that are tolerated."""
-        return [
-            self.place[name]
-            for name, sets in self.taints.items()
-            if tolerations is None or any(tolerates(tolerations, taints) for taints in sets)
-        ]
+        found = self._openable.get(tolerations)
+        if found is None:
+            found = self._openable[tolerations] = [
+                self.place[name]
+                for name, sets in self.taints.items()
+                if tolerations is None or any(tolerates(tolerations, taints) for taints in sets)
+            ]
+        return found
 
 
 def domain_universe(key: str, pools: Sequence[NodePool], machines: Machines) -> dict[str, list[tuple[Taint, ...]]]:
