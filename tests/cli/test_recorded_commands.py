@@ -10,6 +10,7 @@ import pytest
 
 from dovetail.api.catalogue import encode_catalogue, load_catalogue
 from dovetail.cli.main import main
+from dovetail.model import names
 from dovetail.model.settings import KARPENTER_1_15
 from dovetail.recordings.read import load_cluster_recording
 from dovetail.sim import halving, tune
@@ -55,6 +56,39 @@ def test_a_replay_begins_with_its_calibration(recorded: tuple[Path, Path], capsy
     first = capsys.readouterr().out.splitlines()[0]
     assert first.startswith("Simulated karpenter-1.15: $")
     assert "recorded: $" in first
+
+
+def test_a_replay_has_every_policy_by_its_name(
+    recorded: tuple[Path, Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The policy that ran is there as `today` and by its own name; --types names the instance types as well."""
+    kinds = load_catalogue(str(recorded[1])).instance_types
+    types = [
+        {
+            "name": kind.name,
+            "offerings": [
+                {
+                    "Price": offer.price_float,
+                    "Available": True,
+                    "Requirements": [
+                        {"key": names.CAPACITY_TYPE, "operator": "In", "values": [offer.capacity_type]},
+                        {"key": names.ZONE, "operator": "In", "values": [offer.zone]},
+                    ],
+                }
+                for offer in kind.offerings
+            ],
+            "architecture": "amd64",
+            "operatingSystems": ["linux"],
+            "resources": {"cpu": "4", "memory": "16Gi", "pods": "110"},
+        }
+        for kind in kinds
+    ]
+    (tmp_path / "types.json").write_text(json.dumps(types))
+    words = ("replay", str(recorded[0]), "--types", str(tmp_path / "types.json"), "--seeds", "1")
+    found = _json(capsys, *words)
+    policies: Any = found["policies"]
+    assert [entry["policy"] for entry in policies] == ["today", "karpenter-1.15", "default", "recommended"]
+    assert policies[1] == {**policies[0], "policy": "karpenter-1.15"}
 
 
 def test_regret_counts_what_was_undone(recorded: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,7 +167,8 @@ def test_tune_drops_early_what_is_beaten(
         (("tune",), "give one of a RECORDING, a captured cluster with -f FILE, and a trace"),
         (("tune", "{rec}", "--restart-price", "-1"), "--restart-price is -1.0"),
         (("tune", "{rec}", "--seeds", "0"), "--seeds is 0"),
-        (("replay", "{rec}", "--types", "x"), "--types is for single files"),
+        (("replay", "{rec}", "--types", "x"), "x: can't be read"),
+        (("replay", "{rec}", "--types", "x", "--catalog", "y"), "--types and --catalog both name the instance types"),
         (("replay", "{empty}"), "is not a recording of a cluster"),
         (("regret", "{empty}"), "is not a recording of a cluster"),
         (("replay", "{rec}"), "scenario"),

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _EPILOG = """\
 Plays what `dovetail record` wrote: first under the policy that really ran, and
 says how well that agrees with what really happened; then under others. Figures
-are means over the seeds. Single-file recordings of a test course need --types:
-instance types in the form that Karpenter's kwok provider reads.
+are means over the seeds. --types reads instance types in the form of Karpenter's
+kwok provider; single-file recordings of a test course need it.
 
 examples:
   dovetail replay last-week --catalog aws:us-east-1
@@ -44,7 +44,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("recording", metavar="RECORDING", help="a folder that `dovetail record` wrote, or a .tar.gz")
     parser.add_argument("--catalog", metavar="C", help="types and prices: aws:REGION or a JSON file")
     parser.add_argument("--settings", metavar="FILE", help="the settings of the controller that ran, if one did")
-    parser.add_argument("--types", metavar="FILE", help="for a single file: types as kwok's provider reads them")
+    parser.add_argument("--types", metavar="FILE", help="in place of --catalog: types as kwok's provider reads them")
     parser.add_argument(
         "--policy",
         metavar="NAME=FILE",
@@ -94,12 +94,18 @@ def run(args: argparse.Namespace) -> int:
 def _replay_cluster(args: argparse.Namespace, policies: "tuple[Policy, ...]") -> int:
     """Play a recording of a cluster: the policy that ran, then the others."""
     from dovetail.api.settings import load_settings
-    from dovetail.cli.recorded import load_recorded
+    from dovetail.cli.recorded import catalogue_of_recorded, load_only_recorded
     from dovetail.sim.recorded import TODAY, name_of, play_recorded, policy_of_today
+    from dovetail.sim.scenarios.recording import load_kwok_types
 
+    if args.types is not None and args.catalog is not None:
+        raise InputError("--types and --catalog both name the instance types; leave one of them out")
+    path = Path(args.recording)
+    recording = load_only_recorded(path)
     if args.types is not None:
-        raise InputError("--types is for single files; a recording of a cluster takes --catalog")
-    recording, catalogue = load_recorded(Path(args.recording), args.catalog)
+        catalogue = load_kwok_types(Path(args.types))
+    else:
+        catalogue = catalogue_of_recorded(path, recording, args.catalog)
     settings = load_settings(args.settings)
     today = policy_of_today(recording, settings)
     others = tuple(policy for policy in policies if policy.name != name_of(today))
@@ -115,7 +121,9 @@ def _replay_cluster(args: argparse.Namespace, policies: "tuple[Policy, ...]") ->
         )
     document = played.to_dict()
     if args.output == "json":
-        print_json(document)
+        same = [policy.name for policy in policies if policy.name == name_of(today)]
+        first, *rest = document["policies"]
+        print_json({**document, "policies": [first, *({**first, "policy": name} for name in same), *rest]})
     elif args.output == "html":
         from dovetail.sim.recorded_timeline import real_result
 
