@@ -55,6 +55,15 @@ def _says(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
     return said
 
 
+def test_an_address_without_an_answer_leaves_nothing_behind(
+    recording: ClusterRecording, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing was read, so the same folder serves another address."""
+    for port in (9, 10):
+        assert "can't be reached" in _says(capsys, _words(f"http://127.0.0.1:{port}", recording, tmp_path))
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_both_replays_agree(recording: ClusterRecording, capture: Path, tmp_path: Path) -> None:
     """What is imported has the bill, the restarts and the nodes of what was recorded, and so has its replay."""
     with fake_prometheus(RecordedSeries(recording)) as prometheus:

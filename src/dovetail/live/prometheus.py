@@ -198,6 +198,13 @@ def load_plan(folder: Path) -> ImportPlan | None:
         return None
 
 
+def forget_empty(folder: Path) -> None:
+    """Remove the plan and its folder if nothing was read yet."""
+    if folder.is_dir() and all(entry.name == PLAN for entry in folder.iterdir()):
+        (folder / PLAN).unlink(missing_ok=True)
+        folder.rmdir()
+
+
 def keep_plan(folder: Path, plan: ImportPlan) -> None:
     """Write down what is being read."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -100,7 +100,7 @@ def _sort(
     elif isinstance(tree, dict) and _RESERVED in tree:
         reserved.extend(_entries(tree, _RESERVED, name))
     else:
-        keys = ", ".join(sorted(map(str, tree))[:_NAMED_MAX]) if isinstance(tree, dict) else type(tree).__name__
+        keys = ", ".join(sorted(map(str, tree))[:_NAMED_MAX]) if isinstance(tree, dict) else shown(tree)
         raise InputError(
             f"{name}: it has {keys or 'nothing'}, which none of these commands prints: {'; '.join(COMMANDS)}; give the "
             "JSON of one of them"

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     """Read the series, make the recording and say what it lacks."""
     import asyncio
 
-    from dovetail.live.prometheus import SeriesReader, keep_plan
+    from dovetail.live.prometheus import SeriesReader, forget_empty, keep_plan
     from dovetail.model.cluster import Cluster
     from dovetail.recordings.imported import import_series
     from dovetail.recordings.read import is_recording
@@ -95,6 +95,9 @@ def run(args: argparse.Namespace) -> int:
             f"{folder} can't be written ({error.strerror or error}); mend that and run the same command again: it "
             "goes on from here"
         ) from None
+    except InputError:
+        forget_empty(folder / _WORK)
+        raise
     _report(folder, files, found)
     return 0
 
