@@ -186,7 +186,7 @@ BAD: dict[str, tuple[list[Any], str]] = {
         "savingsPlans[0].ec2InstanceFamily is x9, for which the rates have no type",
     ),
     "the wrong command": ([{"Reservations": []}], "0.json: it has Reservations, which none of these commands prints"),
-    "a list": ([[]], "0.json: it has list, which none of these commands prints"),
+    "a list": ([[]], "0.json: it has [], which none of these commands prints"),
     "not JSON": (["hello"], "0.json is not JSON; run the AWS CLI with --output json"),
     "a page of many": ([{**plans(plan()), "nextToken": "x"}], "nextToken says that there is more"),
     "two rates for a type": ([plans(plan()), RATES, rates(rate("m5.large", "0.5"))], "another entry says 0.069"),
