@@ -9,7 +9,7 @@ import pytest
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import cluster_of
 from dovetail.model.objects import AnyObject, DaemonSet, Namespace, PersistentVolumeClaim
-from dovetail.model.settings import DOVETAIL, Settings
+from dovetail.model.settings import DOVETAIL, PreferencePolicy, Settings
 from dovetail.scheduling.place import place
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
@@ -136,3 +136,21 @@ def test_a_frame_that_was_kept_holds_no_older_pods() -> None:
     """A kept frame refers to the pods of the newest snapshot, so that older ones can be freed."""
     _, after = _after(KEPT["another object of the same pod"])
     assert after.frame.places.bindings is after.bindings
+
+
+def test_what_classes_ask_for_outlives_a_frame_that_is_made_anew() -> None:
+    """Terms are compiled once while machines, namespaces and the policy for preferences are the same."""
+    objects = _cluster()
+    first = Snapshot.build(cluster_of(objects.values()), CATALOGUE, DOVETAIL, NOW)
+    _answers(first)
+    objects["e"] = pod("e-1", "1", on="n3")
+    more = replace(first.cluster, pods=cluster_of(objects.values()).pods)
+    second = Snapshot.build(more, CATALOGUE, DOVETAIL, NOW, previous=first)
+    assert second.frame is not first.frame
+    assert second.frame.terms is first.frame.terms
+    ignoring = replace(DOVETAIL, preference_policy=PreferencePolicy.IGNORE)
+    assert Snapshot.build(more, CATALOGUE, ignoring, NOW, previous=second).frame.terms is not first.frame.terms
+    names = cluster_of([*objects.values(), msgspec.convert({"metadata": {"name": "default"}}, Namespace)]).namespaces
+    other = Snapshot.build(replace(more, namespaces=names), CATALOGUE, DOVETAIL, NOW, previous=second)
+    assert other.frame.terms is not first.frame.terms
+    assert _answers(second) == _answers(Snapshot.build(more, CATALOGUE, DOVETAIL, NOW))

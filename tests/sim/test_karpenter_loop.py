@@ -9,12 +9,19 @@ from msgspec.structs import replace
 
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
+from dovetail.decide.refusal import Refusal
+from dovetail.decide.refusals.starting import STARTING
+from dovetail.decide.round import decide
+from dovetail.decide.work import Work
+from dovetail.model.command import Method
 from dovetail.model.objects import LabelSelectorSpec, ObjectMeta, PodDisruptionBudget, PodDisruptionBudgetSpec
+from dovetail.model.verdicts import Gate
 from dovetail.sim.checks.small_clusters import small_catalogue
 from dovetail.sim.ledger import Result, RunLedger
 from dovetail.sim.run import run_scenario
 from dovetail.sim.scenarios.scenario import load_scenario
 from dovetail.sim.world.clock import HOUR, MINUTE, SECOND
+from dovetail.sim.world.karpenter import loop
 from dovetail.sim.world.karpenter.loop import LoopDecider
 from dovetail.sim.world.karpenter.node_objects import with_condition
 from dovetail.sim.world.world import World, WorldConfig
@@ -186,3 +193,31 @@ def test_skipped_rounds_would_have_decided_nothing(name: str, monkeypatch: pytes
     assert skipped.commands
     when_told = dataclasses.replace(skipped.series, gates=asked.series.gates)  # verdicts are reported with rounds
     assert dataclasses.replace(skipped, rounds=asked.rounds, series=when_told) == asked
+
+
+@pytest.mark.parametrize("name", ["issue-7146", "batch-churn"])
+def test_simulations_that_stop_early_decide_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop's simulations stop at the first pod for a starting node; whole ones find the same, in the same words."""
+    told: list[RoundResult] = []
+    stopped = 0
+
+    def both(asked: Work, *, without: tuple[Method, ...] = ()) -> RoundResult:
+        nonlocal stopped
+        whole, found = decide(Work(asked.scene), without=without), decide(asked, without=without)
+        refused = [entry for entry in asked.unscored.values() if isinstance(entry, Refusal) and entry is not STARTING]
+        stopped += sum(entry.gate is Gate.UNINITIALIZED_DESTINATION and not entry.simulated for entry in refused)
+        assert (found.commands, found.next_change) == (whole.commands, whole.next_change)
+        assert (found.blocked, found.could_save) == (whole.blocked, whole.could_save)
+        assert found.brief_verdicts == whole.brief_verdicts
+        assert [found.why(entry.node) for entry in found.brief_verdicts] == [
+            whole.why(entry.node) for entry in whole.brief_verdicts
+        ]
+        told.append(found)
+        return found
+
+    monkeypatch.setattr(loop, "decide", both)
+    scenario = load_scenario(name)
+    policy = next(entry for entry in scenario.policies if entry.name == "karpenter-1.15")
+    run_scenario(scenario, policy, 0, 20 * MINUTE)
+    assert any(result.commands for result in told)
+    assert stopped

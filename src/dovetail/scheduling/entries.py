@@ -33,6 +33,7 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     candidates is not counted. `strict_reserved`: pods wait for reserved offerings instead of falling back to others.
     `launchable`: the instance types allowed for new nodes. `credited`: a reservation with one more free slot.
     `preferences_open`: a preference may be the reason for a new node; else it is given up first, if a node has room.
+    `stops_at`: the simulation ends as soon as a pod of the candidates is placed on a node from this index on.
     """
 
     moved: Sequence[Pod] | None = None
@@ -44,6 +45,7 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     launchable: TypeBits = ALL_TYPES
     credited: str = ""
     preferences_open: bool = True
+    stops_at: int | None = None
 
     def closed_nodes(self) -> frozenset[int]:
         """Return the indexes of the closed nodes."""

@@ -44,6 +44,7 @@ class Packer:
         self.new_nodes_max = options.new_nodes_max
         self.launchable = options.launchable
         self._preferences_open = options.preferences_open
+        self._stops_at = frame.columns.count if options.stops_at is None else options.stops_at
         self.best_effort = frame.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
         self._counting = Counting(frame, self.removed, moving)
         self.states = self._counting.states
@@ -88,6 +89,8 @@ class Packer:
             placed = self._put_on_first_node(entries, at, lane) if lane is not None and lane.cursors[0] >= 0 else 0
             if placed:
                 at += placed
+                if self.stopped:
+                    break
                 continue
             at += 1
             if not self._schedule(entry):
@@ -155,6 +158,8 @@ class Packer:
         for column, amount in need:
             left[column] -= amount * (end - at)
         here.entries.extend(entries[at:end])
+        if node >= self._stops_at:
+            self.stopped = self.stopped or any(map(_is_candidates, entries[at:end]))
         return end - at
 
     def _end_of_lane(self, entries: Sequence[Entry], end: int, lane: Lane, left: Sequence[int]) -> int:
@@ -363,6 +368,8 @@ class Packer:
         for column, amount in variant.need:
             left[column] -= amount
         touched.entries.append(entry)
+        if node >= self._stops_at and _is_candidates(entry):
+            self.stopped = True
         if variant.ports or variant.attached:
             touched.ports.extend(variant.ports)
             touched.attached.extend(variant.attached)
@@ -439,6 +446,10 @@ class Packer:
             node_filter = state.group.filter
             if node_filter is None or node_filter.claims(claim.template.taints, claim.reqs.reqs):
                 state.record_claim(claim.number, claim.reqs.get(state.group.key))
+
+
+def _is_candidates(entry: Entry) -> bool:
+    return not (entry.pending or entry.leaving)
 
 
 def _all_open(masks: Sequence[tuple[int, int]], places: tuple[int, ...]) -> bool:

@@ -222,7 +222,8 @@ class SimulationResult(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     `unplaced`: pods without any place. `uninitialized`: pods (not of leaving nodes) that would land on a node that is
     not initialized yet; they count as not placed (docs/rules.md#methods). `stopped_early`: the simulation ended as soon
-    as it was certain that more new nodes are needed than were allowed; lists then hold what was known by then.
+    as it was certain that more new nodes are needed than were allowed, or at `SimulationOptions.stops_at`; lists then
+    hold what was known by then.
     `placements` and `uninitialized` are computed on first access: most simulations end in a refusal.
     """
 

@@ -63,10 +63,11 @@ def cost_move(
         return hopeless
     sources = scene.sources(nodes)
     types = scene.snapshot.frame.machines.named(launchable) if launchable else ALL_TYPES
-    simulation = work.simulate(nodes, for_cost=True, launchable=types)
+    simulation = work.simulate(nodes, for_cost=True, launchable=types, in_full=in_full)
     refusal = refuse_unplaced(simulation, scene.settings)
     if refusal:
-        return refusal
+        stopped = work.hasty and not in_full and simulation.stopped_early
+        return msgspec.structs.replace(refusal, simulated=False) if stopped else refusal
     own = simulation.own_new_nodes(count_all=scene.settings.rules.others_pods_count)
     if len(own) > scene.new_nodes_max:
         return _too_many(len(own), scene.new_nodes_max, certain=not simulation.stopped_early)

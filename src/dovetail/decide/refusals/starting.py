@@ -153,11 +153,11 @@ class Starting:
         late = mask[first:].nonzero()[0]
         if not len(late):
             return None
-        ready = mask[:first].nonzero()[0].tolist()
-        if len(ready) > _READY_MAX:
+        at = mask[:first].nonzero()[0]
+        if len(at) > _READY_MAX:
             return None
-        row = self._planned.row
-        counts = [min(row(node)[column] // amount for column, amount in need) for node in ready]
+        ready = at.tolist()
+        counts = np.min([room[at, column] // amount for column, amount in need], axis=0).tolist()
         starting = tuple((late + first).tolist())
         nodes = frozenset((*ready, *starting))
         filled = self._are_filled(cls, starting)

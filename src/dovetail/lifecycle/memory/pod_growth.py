@@ -88,8 +88,9 @@ class PodGrowth:
         if elapsed >= self._ends:
             self._drop(elapsed)
         stirred, self._stirred = self._stirred | (before.keys() - self._grown.keys()), set()
-        for uid, left in self._left.items() if stirred else ():
-            for pod in store.pods_owned_by(uid) if uid in stirred else ():
+        for uid in sorted(stirred & self._left.keys()):
+            left = self._left[uid]
+            for pod in store.pods_owned_by(uid):
                 born = pod.metadata.creation_timestamp
                 if born is None or born < left.since or not _is_larger(pod, left.sizes):
                     continue

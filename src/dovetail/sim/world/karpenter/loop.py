@@ -97,7 +97,7 @@ class LoopDecider:
         settled = tuple(method for method, since in self._settled.items() if since == state)
         without, self._passed = (*self._passed, *settled), ()
         scene = self._decider.scene(self._by_chance(question, "round"))
-        result = decide(Work(scene), without=without)
+        result = decide(Work(scene, hasty=True), without=without)
         self._settle(scene, result, without, state)
         if state in self._settled.values():
             again = self._state.looks_again_at()
