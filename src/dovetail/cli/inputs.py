@@ -69,9 +69,7 @@ def add_input_options(parser: argparse.ArgumentParser, *, files: bool = True) ->
 
 def add_policy_option(parser: argparse.ArgumentParser) -> None:
     """Add --policy, for commands that plan."""
-    parser.add_argument(
-        "--policy", metavar="NAME", help="a built-in policy: recommended, which the docs advise to new users"
-    )
+    parser.add_argument("--policy", metavar="NAME", help="a built-in policy: recommended, the one for new users")
 
 
 def add_output_option(parser: argparse.ArgumentParser, choices: Sequence[str], default: str) -> None:
