@@ -9,7 +9,7 @@ from tests.paths import ROOT
 from tests.support.chart import script
 
 WAY_IN_MAX = 480
-WORDS_MAX = 29_800
+WORDS_MAX = 29_900
 _LINK = re.compile(r"\]\(([^)#\s]+\.md)")
 
 

@@ -185,7 +185,7 @@ def test_file_that_is_no_recording_is_refused(tmp_path: Path, capsys: pytest.Cap
     with pytest.raises(ScenarioError, match="can't be read"):
         load_recording(tmp_path / "none.json")
     assert main([str(file), "--types", str(file)]) == 2
-    assert "no recording" in capsys.readouterr().err
+    assert "not a recording" in capsys.readouterr().err
 
 
 _GOOD = {

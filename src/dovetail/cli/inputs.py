@@ -316,7 +316,7 @@ def moment_of(text: str | None, cluster: "Cluster", *, noted: bool = True) -> da
     if noted:
         shown = found.at.isoformat(timespec="seconds").replace("+00:00", "Z")
         origin = "when it was captured" if found.is_exact else "the latest time found in it"
-        print(f"note: looking at the cluster as of {shown}, {origin}; --now says otherwise", file=sys.stderr)
+        print(f"note: looking at the cluster as of {shown}, {origin}; --now sets another time", file=sys.stderr)
     return found.at
 
 

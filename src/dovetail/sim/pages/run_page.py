@@ -17,6 +17,11 @@ from dovetail.sim.recorded_timeline import RECORDED
 
 Json = dict[str, Any]
 _DOLLAR = 10**18
+_COLUMNS = (
+    "More than once: pods that restarted so often. New nodes: launched in the run. Lived &lt; 15m: nodes that ended "
+    "that young. Waiting: the time of pods without a node, added up. Violations: promises that did not hold, such as a "
+    "budget or a PodDisruptionBudget."
+)
 
 
 def simulation_page(
@@ -85,7 +90,7 @@ def _side_by_side(comparison: PolicyPage) -> str:
         [*map(html.text, row[:place]), html.text(_month(entry, comparison.seconds)), *map(html.text, row[place:])]
         for row, entry in zip(rows(comparison.results), comparison.results, strict=True)
     ]
-    return html.table(head, table, range(1, len(head)))
+    return html.table(head, table, range(1, len(head))) + f'<p class="soft">{_COLUMNS}</p>'
 
 
 def _month(result: Result, seconds: float) -> str:

@@ -179,14 +179,14 @@ def _saving(result: Result, seconds: float) -> str:
     if not commands:
         restarts = count(result.pods_disrupted, "pod restart")
         return f"In {span(seconds)}, {result.policy} drained no node for cost; {restarts}."
-    each = f", {dollars(saved // pods)} for each pod that they restart" if pods else ""
-    what = f"the {count(len(commands), 'cost command')} of {result.policy}"
+    each = f" ({100 * saved / pods / _DOLLAR:.2g} cents per restarted pod)" if pods else ""
+    what = f"{count(len(commands), 'cost command')} of {result.policy}"
     if commands[0].by == RECORDED:
         times = count(len(commands), "time")
         return f"In {span(seconds)}, nodes were taken for cost {times}; {count(pods, 'pod')} restarted."
     if not saved:
         return f"In {span(seconds)}, {what} saved nothing."
-    return f"In {span(seconds)}, {what} {'saves' if len(commands) == 1 else 'save'} {dollars(saved, 2)} per hour{each}."
+    return f"In {span(seconds)}, {what} {'saves' if len(commands) == 1 else 'save'} {dollars(saved, 2)}/h{each}."
 
 
 def _calm(result: Result, seconds: float) -> str:
