@@ -186,6 +186,7 @@ def test_all_sources_have_one_layout(simulation: Served, recording: Served) -> N
                     lines = section.inner_text().strip().splitlines()
                     assert len(lines) > 1, lines
                 assert browser.page.get_by_role("group", name="Time control").is_visible()
+                assert browser.page.locator(".plots").is_visible() == (served is not capture)
                 assert browser.problems == []
 
 
@@ -278,7 +279,7 @@ def test_it_fits_with_any_font(simulation: Served, font: str) -> None:
         page = browser.page
         page.route("**/api/state", lambda route: route.fulfill(body=state, content_type="application/json"))
         _open(browser, simulation)
-        page.get_by_role("button", name="what could be saved").click()
+        page.get_by_role("button", name="what would lifting").click()
         page.locator(".rows .link").first.click()
         page.locator("aside.details").get_by_text("Every check").wait_for(timeout=30_000)
         browser.wait("!document.body.innerText.includes('asking')")

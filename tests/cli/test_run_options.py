@@ -32,7 +32,7 @@ def test_both_kinds_of_addresses_can_be_listened_on(api_server: ControlPlane, tm
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--notify=missing"], "is no folder"),
+        (["--notify=missing"], "is not a folder"),
         (["--catalog=aws-live:nowhere"], "names no region"),
         (["--catalog=aws:mars-1"], "there is no built-in table for it"),
     ],

@@ -14,6 +14,7 @@ from dovetail.cli.main import main
 from dovetail.model import names
 from dovetail.sim.advice import recommend
 from dovetail.sim.calibration import calibrate_rate
+from dovetail.sim.pages.whatif import _title
 from dovetail.sim.whatif import WhatIf, what_if
 from tests.cli.test_plan_command import _write
 from tests.support.design_world import Town, kind
@@ -146,6 +147,14 @@ def test_words_and_page(form: str, tmp_path: Path, capsys: pytest.CaptureFixture
         assert max(map(len, out.splitlines())) <= 80
 
 
+def test_the_title_claims_nothing_that_the_calibration_rejects() -> None:
+    """The page's title is the mean over the seeds, or that nobody can tell."""
+    before, after = {"podsDisrupted": 100, "cost": "10.0000"}, {"podsDisrupted": 50, "cost": "11.0000"}
+    named = "consolidateAfter=5m"
+    assert _title(named, (before, after), reliable=True) == f"{named}: 50 % fewer restarts, 10 % higher bill"
+    assert _title(named, (before, after), reliable=False) == f"Can't tell what {named} would do"
+
+
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -276,7 +285,7 @@ def test_several_seeds(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes
         assert float(both[key]["cost"]) == pytest.approx(sum(costs) / 2, abs=1e-3)
         assert both[key]["scatter"]["cost"] == pytest.approx(abs(costs[0] - costs[1]) / 2, abs=1e-3)
     assert main(["whatif", *asked, "--seeds", "2"]) == 0
-    assert "Means of 2 seeds. The change makes" in capsysbinary.readouterr().out.decode().replace("\n", " ")
+    assert "Means of 2 seeds: the bill changes by" in capsysbinary.readouterr().out.decode().replace("\n", " ")
 
 
 def test_figures_so_far_are_shown_while_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

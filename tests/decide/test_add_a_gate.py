@@ -16,7 +16,7 @@ from tests.support.nodes import NOW, facts_of, minutes
 def until(facts, _):
     return later(facts.created, HOUR) if facts.created and "batch" in facts.labels else None
 
-@rule(Gate.WINDOW, until, "It is no young node for batches.")
+@rule(Gate.WINDOW, until, "It is not a young batch node.")
 def no_young_batch(facts, gate_context):
     return said("It runs batches and is younger than an hour.")
 

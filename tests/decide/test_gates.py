@@ -132,7 +132,7 @@ def _static(town: Town) -> None:
         ),
         pytest.param(
             "savings-threshold",
-            "saves only $0.20/h and disturbing its pods has to save $1.00/h",
+            "saves $0.20/h; restarting its pods must save at least $1.00/h",
             {"consolidationSavingsThreshold": 1},
             lambda t: None,
             id="threshold",

@@ -172,7 +172,7 @@ def test_figures_of_a_batch_are_said_to_be_a_batchs() -> None:
     batch = blocked_move((one, *others), refusal)
     assert batch.node_pools == ("batch", "web")
     assert batch.why == (
-        "As one batch, 4 nodes of NodePools batch, web would save $1.00/h; disturbing their pods has to save "
-        "$3.00/h together."
+        "As one batch, 4 nodes of NodePools batch, web would save $1.00/h; restarting their pods must save at "
+        "least $3.00/h."
     )
     assert "3 nodes of NodePool batch would save" in blocked_move(others, refusal).why

@@ -61,7 +61,7 @@ def test_deleting_saves_the_whole_price(required: int, told: Any) -> None:
     sources = [source("a", 2, required=required), source("b", 3)]
     judged = judge_new_nodes(sources, [], DOVETAIL)
     assert _told(judged) == told
-    assert isinstance(judged, Approved) or judged.why.startswith("Even deleting it")
+    assert isinstance(judged, Approved) or judged.why.startswith("Deleting it")
     assert _told(judge_new_nodes(sources, [], KARPENTER_1_15)) == ([], 5, 5.0, 0, False)
     refusal = price.refuse_at_most(sources, DOVETAIL)
     assert (refusal is not None) == (required > 5)
@@ -139,7 +139,7 @@ def test_one_node_saves_at_most(paid: int, required: tuple[int, int], launch: in
         assert not refusal.simulated
         assert refusal.savings == Fraction(told[1]["savingsPerHour"]) * DOLLAR
         assert refusal.required == Fraction(amount, unit) * DOLLAR
-        words = "Even deleting it" if refusal.savings == paid * DOLLAR else "The cheapest replacement"
+        words = "Deleting it" if refusal.savings == paid * DOLLAR else "The cheapest replacement"
         assert refusal.why.startswith(words)
 
 

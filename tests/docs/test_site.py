@@ -9,7 +9,7 @@ from tests.paths import ROOT
 from tests.support.chart import script
 
 WAY_IN_MAX = 480
-WORDS_MAX = 29_800
+WORDS_MAX = 29_900
 _LINK = re.compile(r"\]\(([^)#\s]+\.md)")
 
 
@@ -43,11 +43,12 @@ def test_a_way_in_fits_two_screens(name: str) -> None:
 
 
 def test_the_docs_do_not_grow() -> None:
-    """All pages together stay below a number of words; lower it when you shorten a page.
+    """All that a user reads stays below a number of words; lower it when you shorten a page.
 
     A word has a letter or a digit: `wc -w` also counts the bars and rules of tables, about a tenth of all.
     """
-    words = [word for page in (ROOT / "README.md", *_pages()) for word in page.read_text().split()]
+    others = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "deploy" / "chart" / "dovetail" / "README.md")
+    words = [word for page in (*others, *_pages()) for word in page.read_text().split()]
     assert sum(any(map(str.isalnum, word)) for word in words) <= WORDS_MAX
 
 

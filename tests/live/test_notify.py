@@ -235,7 +235,7 @@ def test_a_folder_without_a_url_is_refused_in_one_sentence(tmp_path: Path, name:
     with pytest.raises(NotifyError) as caught:
         read_targets(tmp_path)
     assert "very-secret" not in str(caught.value)
-    with pytest.raises(NotifyError, match="is no folder"):
+    with pytest.raises(NotifyError, match="is not a folder"):
         read_targets(tmp_path / "missing")
 
 

@@ -310,6 +310,20 @@ def test_words_fit_eighty_columns_and_the_page_escapes_names() -> None:
     assert "<code>default/web</code>" in blockers_page(question, blockers)
 
 
+@pytest.mark.parametrize(
+    ("savings", "title"),
+    [
+        (["0.54", "3.15"], "<title>Pod a/b holds back most: $2,300 a month (pdb)</title>"),
+        (["0"], "<title>Nothing that could be lifted holds money back</title>"),
+        ([], "<title>Nothing that could be lifted holds money back</title>"),
+    ],
+)
+def test_the_title_of_the_page_is_the_answer(savings: list[str], title: str) -> None:
+    """It names what holds back most, and how much a month."""
+    blockers = [_listed(savings=parse_money(text)) for text in savings]
+    assert title in blockers_page(_question(_town()), blockers)
+
+
 def test_the_promised_keys() -> None:
     """The JSON has the keys of the contract."""
     entry = find_blockers(_question(_town()))[0].to_dict()

@@ -7,6 +7,7 @@ from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.settings import KARPENTER_1_15
 from dovetail.plan.comparison import compare, comparison_text
+from dovetail.plan.pages.page_sections import comparison_section
 from tests.support.design_world import Town, kind
 
 CONSOLIDATABLE = {"type": "Consolidatable", "status": "True"}
@@ -42,6 +43,20 @@ def test_nodes_with_one_verdict_are_left_out() -> None:
     comparison = _compared(town)
     assert comparison.to_dict()["nodes"] == []
     assert "same verdict" in comparison_text(comparison)
+
+
+def test_the_page_groups_nodes_that_differ_alike() -> None:
+    """Thirty nodes that differ for one reason are one row; both sides' rounds stand above it."""
+    town = Town(kind("l", "0.21", cpu=8), kind("m", "0.20", cpu=4))
+    town.pool(disruption={"consolidationSavingsThreshold": 0.5})
+    for number in range(30):
+        town.node(f"n{number:02}", "l", conditions=[CONSOLIDATABLE])
+        town.fill(f"n{number:02}", 3, cpu="1400m")
+    section = comparison_section(_compared(town))
+    assert "<h3>30 nodes differ</h3>" in section
+    assert section.count("karpenter-1.15 has no savings threshold") == 1
+    assert "and 18 more" in section
+    assert section.count("<td>karpenter-1.15</td>") == 1
 
 
 def test_the_text_fits_eighty_columns() -> None:

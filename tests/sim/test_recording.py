@@ -180,12 +180,12 @@ def test_file_that_is_no_recording_is_refused(tmp_path: Path, capsys: pytest.Cap
     """A file that is not a recording fails with one sentence and exit status 2."""
     file = tmp_path / "x.json"
     file.write_text("{}")
-    with pytest.raises(ScenarioError, match="it is no recording"):
+    with pytest.raises(ScenarioError, match="it is not a recording"):
         load_recording(file)
     with pytest.raises(ScenarioError, match="can't be read"):
         load_recording(tmp_path / "none.json")
     assert main([str(file), "--types", str(file)]) == 2
-    assert "no recording" in capsys.readouterr().err
+    assert "not a recording" in capsys.readouterr().err
 
 
 _GOOD = {

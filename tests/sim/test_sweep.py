@@ -28,7 +28,7 @@ def _grid(tmp_path: Path, text: str) -> Path:
     ("text", "says"),
     [
         ("[1, 2]", "one map"),
-        ("{bas: both}", "no field of a grid"),
+        ("{bas: both}", "not a field of a grid"),
         ("{base: nobody, vary: {consolidateAfter: [1m]}}", "has the policies"),
         ("{base: both}", "vary is missing"),
         ("{base: both, vary: {weight: [1]}}", "can't be varied"),

@@ -121,7 +121,7 @@ class _Reading(msgspec.Struct):
         """Put a layer over those below; each of its keys wins."""
         for key, value in layer.items():
             if key not in DISRUPTION.fields:
-                self.warnings.append(f"{path}.{key} is no field of the policy and was passed over")
+                self.warnings.append(f"{path}.{key} is not a field of the policy and was ignored")
             elif value is not None:
                 self.values[key] = (value, f"{path}.{key}")
                 self.origins[key] = origin

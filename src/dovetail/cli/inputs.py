@@ -69,9 +69,7 @@ def add_input_options(parser: argparse.ArgumentParser, *, files: bool = True) ->
 
 def add_policy_option(parser: argparse.ArgumentParser) -> None:
     """Add --policy, for commands that plan."""
-    parser.add_argument(
-        "--policy", metavar="NAME", help="a built-in policy: recommended, which the docs advise to new users"
-    )
+    parser.add_argument("--policy", metavar="NAME", help="a built-in policy: recommended, the one for new users")
 
 
 def add_output_option(parser: argparse.ArgumentParser, choices: Sequence[str], default: str) -> None:
@@ -318,7 +316,7 @@ def moment_of(text: str | None, cluster: "Cluster", *, noted: bool = True) -> da
     if noted:
         shown = found.at.isoformat(timespec="seconds").replace("+00:00", "Z")
         origin = "when it was captured" if found.is_exact else "the latest time found in it"
-        print(f"note: looking at the cluster as of {shown}, {origin}; --now says otherwise", file=sys.stderr)
+        print(f"note: looking at the cluster as of {shown}, {origin}; --now sets another time", file=sys.stderr)
     return found.at
 
 

@@ -64,9 +64,9 @@ class TooLittle(Refusal, frozen=True, kw_only=True):
     @property  # type: ignore[misc] # the fields of other refusals
     def why(self) -> str:
         """Return the sentence."""
-        what = "The cheapest replacement saves" if self.replaced else "Even deleting it saves only"
+        what = "The cheapest replacement" if self.replaced else "Deleting it"
         saves, asked = two_sums(self.savings, self.required)
-        return f"{what} {saves}/h and disturbing its pods has to save {asked}/h."
+        return f"{what} saves {saves}/h; restarting its pods must save at least {asked}/h."
 
     @property  # type: ignore[misc]
     def figures(self) -> dict[str, Figure]:
@@ -100,15 +100,15 @@ class NotWastedEnough(Refusal, frozen=True, kw_only=True):
         """Return the sentence."""
         when = "once it could go" if self.due is None else f"at {clock(self.due)}"
         return (
-            f"It does not go at once ({self._why_not_at_once}); it has wasted {dollars(self.wasted)} so far and goes "
-            f"when {dollars(Fraction(*self.asked))} are wasted, {when}."
+            f"It waits: {self._why_not_at_once}. It goes when keeping it has cost {dollars(Fraction(*self.asked))}, "
+            f"{when}; so far {dollars(self.wasted)}."
         )
 
     @property
     def _why_not_at_once(self) -> str:
         if self.for_jobs:
             return "pods of Jobs run on it"
-        why = self.at_once.why.rstrip(".")
+        why = self.at_once.why[:1].lower() + self.at_once.why[1:].rstrip(".")
         if self.restless_until is None:
             return why
         until = clock(self.restless_until)

@@ -38,7 +38,7 @@ async def load_seal(client: ApiClient, namespace: str) -> Seal:
                 raise KeyRefusedError(f"{refused}: add {rule} to Dovetail's role there ({error})") from None
             if error.status != 409:
                 raise
-    raise KeyRefusedError(f"Secret {namespace}/{SECRET_NAME} keeps changing; delete it, and it is made anew")
+    raise KeyRefusedError(f"Secret {namespace}/{SECRET_NAME} keeps changing; delete it, and Dovetail creates a new one")
 
 
 async def _load(client: ApiClient, namespace: str) -> Seal:
@@ -74,7 +74,8 @@ def _seal(data: dict[str, Any], namespace: str) -> Seal:
             if len(key) < KEY_BYTES_MIN:
                 where = f"Secret {namespace}/{SECRET_NAME}"
                 raise KeyRefusedError(
-                    f"{name} in {where} is no key of at least {KEY_BYTES_MIN} bytes; delete it, and it is made anew"
+                    f"{name} in {where} is not a key of at least {KEY_BYTES_MIN} bytes; delete it, and Dovetail "
+                    "creates a new one"
                 )
             keys.append(key)
     return Seal(tuple(keys))

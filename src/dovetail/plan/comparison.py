@@ -123,7 +123,7 @@ def comparison_text(comparison: ProfileComparison, *, wide: bool = False) -> str
     lines = [f"{mine} against {theirs}, on the same cluster", ""]
     if comparison.ends is not None:
         lines += [*_end_lines(comparison.ends), ""]
-    rows = [_now_row(mine, own), _now_row(theirs, other)]
+    rows = [now_row(mine, own), now_row(theirs, other)]
     head = ("RULES", "NOW", "NODES", "SAVES/H", "RESTARTS", "COULD GO")
     lines += text_table(head, rows, right=(2, 3, 4, 5), flexible=(1,), width=width)
     lines += paragraph(
@@ -170,7 +170,8 @@ def _end_lines(ends: tuple[ToEnd, ToEnd]) -> list[str]:
     return [*text_table(head, rows, right=(1, 2, 3)), *paragraph(legend + more)]
 
 
-def _now_row(profile: str, result: RoundResult) -> tuple[str, ...]:
+def now_row(profile: str, result: RoundResult) -> tuple[str, ...]:
+    """Return what one side would do now, as cells of a table."""
     commands = result.commands
     what = ", ".join(sorted({command.action.value for command in commands})) or "nothing"
     return (
@@ -198,11 +199,16 @@ def _going(verdicts: Iterable[NodeVerdict]) -> str:
     return f"{sum(entry.verdict == ELIGIBLE for entry in verdicts):,}"
 
 
-def _one_of_each(differences: Iterable[ProfileDifference]) -> list[ProfileDifference]:
-    kinds: dict[tuple[str, str], ProfileDifference] = {}
+def by_kind(differences: Iterable[ProfileDifference]) -> list[list[ProfileDifference]]:
+    """Return the differences grouped by the two verdicts."""
+    kinds: dict[tuple[str, str], list[ProfileDifference]] = {}
     for entry in differences:
-        kinds.setdefault((entry.verdict, entry.other_verdict), entry)
+        kinds.setdefault((entry.verdict, entry.other_verdict), []).append(entry)
     return list(kinds.values())
+
+
+def _one_of_each(differences: Iterable[ProfileDifference]) -> list[ProfileDifference]:
+    return [group[0] for group in by_kind(differences)]
 
 
 def _examples(differences: tuple[ProfileDifference, ...]) -> tuple[ProfileDifference, ...]:

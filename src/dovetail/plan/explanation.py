@@ -345,7 +345,7 @@ def _opening_lines(answer: NodeAnswer, opened: tuple[Counterfactual, ...]) -> li
         return []
     if not opened:
         return ["", "No setting changes this. It changes when pods or prices change."]
-    lines = ["", "What would open it (asked again, not guessed):"]
+    lines = ["", "What would change this (each asked in a round of its own):"]
     for entry in opened:
         lines += paragraph(f"{entry.if_}: {entry.then}", indent="  ")
     return lines

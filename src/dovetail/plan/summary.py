@@ -183,7 +183,7 @@ def _actions(result: RoundResult, *, wide: bool) -> list[str]:
 
 def _disturbs(command: Command) -> str:
     if not command.pods:
-        return "disturbs no pod"
+        return "restarts no pod"
     moving = [pod for placement in command.placements for pod in placement.pods]
     moving.extend(pod for replacement in command.replacements for pod in replacement.pods)
     # Placements also say where pending pods and those of leaving nodes would land: these are not restarted by it.

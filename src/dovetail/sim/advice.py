@@ -55,8 +55,8 @@ class Effect:
         if self.cost_spread is None or self.restarts_spread is None:
             return "One seed; --seeds 3 shows how far chance moves these figures."
         return (
-            f"Means of {self.seeds} seeds. The change makes {self.cost:+.2f} ± {self.cost_spread:.2f} dollars and "
-            f"{self.restarts:+.1f} ± {self.restarts_spread:.1f} restarts."
+            f"Means of {self.seeds} seeds: the bill changes by {self.cost:+.2f} ± {self.cost_spread:.2f} dollars, the "
+            f"restarts by {self.restarts:+.1f} ± {self.restarts_spread:.1f}."
         )
 
 

@@ -88,7 +88,7 @@ def load_grid(path: str | Path, scenario: Scenario) -> Grid:
 def _grid(tree: dict[str, Any], name: str, scenario: Scenario) -> Grid:
     unknown = sorted(set(tree) - {"base", "vary", "seeds"})
     if unknown:
-        raise InputError(f"{name}: {unknown[0]} is no field of a grid; there are base, vary and seeds")
+        raise InputError(f"{name}: {unknown[0]} is not a field of a grid; valid fields: base, vary and seeds")
     own = [*dict.fromkeys([*(policy.name for policy in scenario.policies), RECOMMENDED_NAME])]
     base = tree.get("base", own[0])
     if base not in own:

@@ -66,7 +66,7 @@ def duration_findings(duration: Any, path: str, consequence: str) -> Iterator[Fi
     if is_too_long(duration):
         yield error(path, duration, "is longer than anything can last", "write hours and minutes such as 8h")
     elif parse_simple(duration, "smh") == 0:
-        yield warning(path, duration, f"is no time at all, so {consequence}", "write a longer one, such as 8h")
+        yield warning(path, duration, f"is no time, so {consequence}", "write a longer one, such as 8h")
 
 
 def is_too_long(text: str) -> bool:

@@ -116,7 +116,10 @@ def _taints(spec: Any) -> Iterator[Finding]:
                 yield error(f"{path}.value", value, "is not a valid taint value", _LABEL_VALUE_REMEDY)
             if effect not in ("", "NoSchedule", "PreferNoSchedule", "NoExecute"):
                 yield error(
-                    f"{path}.effect", effect, "is no effect", "write NoSchedule or PreferNoSchedule or NoExecute"
+                    f"{path}.effect",
+                    effect,
+                    "is not a valid effect",
+                    "write NoSchedule or PreferNoSchedule or NoExecute",
                 )
             if (key, effect) in seen:
                 yield error(path, taint, f"repeats the taint {key}:{effect}", "keep one of them")
@@ -135,7 +138,7 @@ def requirement_findings(requirement: dict[str, Any], path: str, controller: _Re
     written = requirement.get("values")
     values = [value for value in written if isinstance(value, str)] if isinstance(written, list) else []
     if operator not in OPERATORS:
-        yield error(f"{path}.operator", operator, "is no operator", f"write {' or '.join(OPERATORS)}")
+        yield error(f"{path}.operator", operator, "is not a valid operator", f"write {' or '.join(OPERATORS)}")
     yield from _restricted(key, f"{path}.key")
     if LABEL_NAME.fullmatch(key) is None:
         yield controller(f"{path}.key", key, "is not a valid label name", "write a name such as kubernetes.io/arch")
@@ -178,7 +181,7 @@ def _capacity_types(
         yield controller(f"{path}.values", values, "has too few capacity types that exist", remedy)
     elif len(known) < len(values):
         strange = [value for value in values if value not in _CAPACITY_TYPES]
-        yield warning(f"{path}.values", strange, "is no capacity type and is passed over", remedy)
+        yield warning(f"{path}.values", strange, "is not a capacity type and is ignored", remedy)
 
 
 def _is_label_value(value: str) -> bool:

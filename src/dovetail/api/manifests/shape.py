@@ -121,7 +121,9 @@ def _check_map(shape: Shape, value: dict[str, Any], path: str) -> Iterator[Findi
         if known is not None:
             yield from check(known, inner, child(path, key))
         elif shape.fields:
-            yield warning(child(path, key), inner, "is no field of this object and will be dropped", _near(key, shape))
+            yield warning(
+                child(path, key), inner, "is not a field of this object and will be dropped", _near(key, shape)
+            )
 
 
 def _near(key: str, shape: Shape) -> str:

@@ -26,7 +26,7 @@ _VERDICTS = {
     "ok": "Nothing is missing.",
     "warn": "Nothing fails; look at the warnings.",
     "unknown": "Nothing fails; what is unknown could not be looked at.",
-    "fail": "Mend what fails, from the top, and run it again.",
+    "fail": "Fix what fails, from the top, then run this again.",
 }
 
 
@@ -38,7 +38,7 @@ def register(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "doctor",
         help="what is installed, reachable, allowed, managed and missing",
-        description="Checks what Dovetail needs in the kubeconfig's cluster, and how to mend what is missing.",
+        description="Checks what Dovetail needs in the cluster of the kubeconfig, and says how to fix what is missing.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -152,10 +152,12 @@ def source_of(args: argparse.Namespace) -> "DocumentSource":
     if args.scenario is not None:
         return _simulation(args)
     if args.files:
+        from pathlib import Path
+
         from dovetail.cli.inputs import load_question
         from dovetail.ui.sources import CaptureSource
 
-        return CaptureSource(", ".join(args.files), load_question(args))
+        return CaptureSource(", ".join(Path(name).name or name for name in args.files), load_question(args))
     return _cluster(args)
 
 

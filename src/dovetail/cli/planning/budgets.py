@@ -22,9 +22,9 @@ _SLOT: Final = timedelta(minutes=30)
 _DAYS_MAX: Final = 366
 _EPILOG = """\
 The drawing has a character for each half hour: 0 to 9 nodes may leave at once, + is more than 9, · is no limit,
-x is nothing because no window that allows it is open. A rate budget (`per`) counts what left of late.
-Topology budgets cap drift besides, zone by zone; they are listed with the pool. "expire by" counts the nodes that
-Karpenter ends by force on that day, and how many the budgets let go before, at ten minutes each.
+x is nothing because no window that allows it is open. A rate budget (`per`) counts the nodes that left lately.
+Topology budgets also limit drift, zone by zone; they are listed with the pool. "expire by" counts the nodes that
+Karpenter ends by force on that day, and how many of them the budgets let go before that.
 
 examples:
   dovetail budgets -f cluster.json                       the coming week, in your time zone

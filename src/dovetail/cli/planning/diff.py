@@ -45,7 +45,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = subparsers.add_parser(
         "diff",
         help="what a change of a NodePool would do, before it is merged",
-        description="Says which nodes drift if manifests are applied, how long the roll takes, and what it costs.",
+        description="Shows which nodes drift if you apply manifests, how long the roll takes, and what it costs.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -37,7 +37,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = subparsers.add_parser(
         "explain",
         help="every gate for one node, and what would change the result",
-        description="Says why a node stays or goes: every gate with its figures, its pool's policy and where each "
+        description="Explains why a node stays or goes: every gate with its figures, its pool's policy and where each "
         "value comes from, and what would open the gate that it stops at.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

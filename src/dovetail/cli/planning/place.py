@@ -33,7 +33,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = subparsers.add_parser(
         "place",
         help="where the pending pods would go",
-        description="Says which pending pods would go where, which nodes would be new, and what finds no place.",
+        description="Shows where each pending pod would go, which nodes would be new, and which pods fit nowhere.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

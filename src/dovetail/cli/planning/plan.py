@@ -54,7 +54,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = subparsers.add_parser(
         "plan",
         help="what would be done next, and why, for a captured or a live cluster",
-        description="Says what would be done next, what it saves, whom it disturbs, and what holds the rest back.",
+        description="Shows what would be done next, what it saves, what it restarts, and what holds the rest back.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -46,7 +46,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     status = subparsers.add_parser(
         "rollout",
         help="how far a roll is, what it waits for, and when it will end",
-        description="Says of every roll how many nodes have been replaced, by domain, what waits and why, and when it "
+        description="Shows for each roll how many nodes have been replaced, by domain, what waits and why, and when it "
         "will end by the budgets, the windows and the pace so far.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

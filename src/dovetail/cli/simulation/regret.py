@@ -38,8 +38,8 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = subparsers.add_parser(
         "regret",
         help="what was undone in a recording, by pool, and what would have helped",
-        description="Says by pool how many moves were undone within the hour, how many nodes lived under 15 minutes, "
-        "and what each knob would have saved.",
+        description="Shows for each pool how many moves were undone within the hour, how many nodes lived under 15 "
+        "minutes, and what each knob would have saved.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

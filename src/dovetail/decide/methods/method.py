@@ -194,8 +194,8 @@ def blocked_move(nodes: Sequence[NodeFacts], refusal: Refusal) -> BlockedMove:
     if len(nodes) > 1:
         which = f"NodePool {pools[0]}" if len(pools) == 1 else f"NodePools {', '.join(pools)}"
         why = (
-            f"As one batch, {len(nodes)} nodes of {which} would save {dollars(refusal.savings)}/h; disturbing their "
-            f"pods has to save {dollars(refusal.required)}/h together."
+            f"As one batch, {len(nodes)} nodes of {which} would save {dollars(refusal.savings)}/h; restarting "
+            f"their pods must save at least {dollars(refusal.required)}/h."
         )
         refusal = Refusal(gate=refusal.gate, why=why, savings=refusal.savings, required=refusal.required)
     return BlockedMove(nodes=tuple([facts.name for facts in nodes]), node_pools=pools, refusal=refusal)

@@ -131,7 +131,7 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Connec
         return _in_cluster()
     raise CredentialsError(
         "no cluster to talk to: there is no kubeconfig ($KUBECONFIG or ~/.kube/config) and this is not a pod; "
-        "give --kubeconfig FILE (plan, explain, place and budgets also take -f FILE, a captured cluster)"
+        "pass --kubeconfig FILE (plan, explain, place and budgets also take -f FILE, a captured cluster)"
     )
 
 
@@ -147,7 +147,7 @@ def _kubeconfig_paths(given: str | None) -> list[Path]:
         existing = [path for path in found if path.exists()]
         if not existing:
             raise CredentialsError(
-                f"$KUBECONFIG names {listed}, which does not exist; correct it, or give --kubeconfig FILE"
+                f"$KUBECONFIG names {listed}, which does not exist; correct it, or pass --kubeconfig FILE"
             )
         return existing
     home = Path("~/.kube/config").expanduser()

@@ -49,7 +49,7 @@ def read_targets(folder: str | Path) -> tuple[Target, ...]:
     """Return the webhooks of a folder (a mounted Secret): files `slack` and `json` with a URL each."""
     root = Path(folder)
     if not root.is_dir():
-        raise NotifyError(f"--notify {folder} is no folder; give one with a file slack or json that holds the URL")
+        raise NotifyError(f"--notify {folder} is not a folder; name one with a file slack or json that holds the URL")
     targets = []
     for form in FORMS:
         path = root / form

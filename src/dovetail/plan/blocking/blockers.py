@@ -360,7 +360,7 @@ class _Vetoes:
             self._entries[key] = _Entry(key=key, why=why, remedy=remedy, impossible=True, nodes={})
 
 
-_OFF_NODE = "take the annotation off the node, if whoever put it there no longer needs it"
+_OFF_NODE = "take the annotation off the node, if nobody needs it there any more"
 _OFF_POD = (
     f"take {names.DO_NOT_DISRUPT} off the pod template, or give it a duration such as 4h so that it ends by itself"
 )

@@ -8,6 +8,7 @@ from dovetail.decide.question import Question
 from dovetail.decide.words import cents, clock, dollars
 from dovetail.plan.blocking.blockers import Blocker
 from dovetail.plan.summary import prices_text, rules_named
+from dovetail.plan.whole import monthly
 from dovetail.report import page as html
 from dovetail.report.table import WIDTH, note_lines, paragraph, text_table
 from dovetail.report.words import count, safe
@@ -17,7 +18,8 @@ _ALONE = (
     "Each is lifted alone, and the round is asked again within the budgets: what it saves more, by the empty nodes and "
     "the best other method. Savings don't add up."
 )
-_HELD_HEAD = ("POOL", "GATE", "NODES", "SAVES/H")
+_HELD_HEAD = ("POOL", "CHECK", "NODES", "SAVES/H")
+_NOTHING = "Nothing holds a node back that could be lifted."
 
 
 def blockers_text(
@@ -55,7 +57,7 @@ def blockers_text(
         more = f"{count(nothing, 'more blocker')} would save nothing alone now (-o wide lists all)."
         lines += ["", *paragraph(more)]
     if wide and held:
-        lines += ["", "By pool and gate:", *text_table(_HELD_HEAD, _held_rows(held), right=(2, 3))]
+        lines += ["", "By pool and check:", *text_table(_HELD_HEAD, _held_rows(held), right=(2, 3))]
     lines += ["", *paragraph(_ALONE)]
     if any(entry.impossible for entry in blockers):
         lines += paragraph("NEVER: no eviction is ever allowed, so a drain would not end; change these first.")
@@ -91,6 +93,7 @@ def _held_rows(held: Sequence[GateSavings]) -> list[tuple[str, str, str, str]]:
     return [
         (entry.lift.node_pool or "(all)", entry.lift.gate.value, f"{len(entry.lift.nodes):,}", cents(entry.savings))
         for entry in held
+        if entry.savings
     ]
 
 
@@ -138,14 +141,22 @@ def blockers_page(question: Question, blockers: Sequence[Blocker], held: Sequenc
             (f"{sum(entry.impossible for entry in blockers):,}", "never give way"),
         ]
     )
-    body = cards + (table if rows else "<p>Nothing holds a node back that could be lifted.</p>")
+    body = cards + html.panel("Every blocker", table if rows else f"<p>{_NOTHING}</p>")
     if held:
         cells = [[html.text(cell) for cell in row] for row in _held_rows(held)]
-        body += "<h2>By pool and gate</h2>" + html.table([word.lower() for word in _HELD_HEAD], cells, (2, 3))
+        body += html.panel("By pool and check", html.table([word.lower() for word in _HELD_HEAD], cells, (2, 3)))
     lead = f"At {html.text(clock(question.now))}, by the rules of {html.text(question.settings.called)}. {_ALONE}"
     footer = " ".join(filter(None, (f"Dovetail {__version__}.", prices_text(question.catalogue, question.now))))
     notes = html.notes(question.cluster.notes)
-    return html.page("What holds back how much money", lead, body, footer, above=notes)
+    return html.page(_title(blockers), lead, body, footer, above=notes)
+
+
+def _title(blockers: Sequence[Blocker]) -> str:
+    """Return what holds back most, and how much."""
+    first = max(blockers, key=lambda entry: entry.savings, default=None)
+    if first is None or first.savings <= 0:
+        return "Nothing that could be lifted holds money back"
+    return f"{first.kind} {first.name} holds back most: {monthly(first.savings)} a month ({first.gate})"
 
 
 def _page_cell(entry: Blocker) -> str:

@@ -5,14 +5,15 @@ Markup of what was decided elsewhere. Sits in plan; `plan.pages.page` puts them 
 
 from dovetail.decide.outcome import RoundResult
 from dovetail.decide.words import cents
-from dovetail.plan.comparison import ProfileComparison
+from dovetail.plan.comparison import ProfileComparison, by_kind, now_row
 from dovetail.plan.to_end import ToEnd
 from dovetail.plan.to_end_text import folded
 from dovetail.plan.whole import whole_text
 from dovetail.report import page as html
-from dovetail.report.words import count, listing
+from dovetail.report.words import action_words, count, listing
 
 _FOLD_AT = 40
+_NAMED = 12
 
 
 def methods_section(result: RoundResult) -> str:
@@ -61,7 +62,7 @@ def candidates_section(result: RoundResult) -> str:
 
 
 def to_end_section(plan: ToEnd) -> str:
-    """Return the end, and all rounds with their running totals, those of one kind folded."""
+    """Return all rounds with their running totals, those of one kind folded; title and cards have the end."""
     if not plan.steps:
         return "<h2>To the end</h2><p>Nothing would be done.</p>"
     rows = []
@@ -70,7 +71,7 @@ def to_end_section(plan: ToEnd) -> str:
         rows.append(
             [
                 html.text(entry.rounds),
-                html.text(", ".join(action.value for action in entry.actions)),
+                html.text(", ".join(action_words(action.value) for action in entry.actions)),
                 html.text(f"{len(entry.nodes):,}: {listing(entry.nodes, 6)}", 600),
                 html.text(listing(kinds, 4) or "-"),
                 html.text(cents(entry.saves)),
@@ -89,39 +90,30 @@ def to_end_section(plan: ToEnd) -> str:
         "saved so far",
         "restarts so far",
     ]
-    left = "" if plan.complete else " More rounds are left (--rounds)."
-    said = html.text(whole_text(plan) + left, 1000)
-    return f"<h2>To the end</h2><p>{said}</p>{html.table(head, rows, (4, 5, 6, 7))}"
+    left = "" if plan.complete else "<p>More rounds are left (--rounds).</p>"
+    return f"<h2>To the end</h2>{left}{html.table(head, rows, (4, 5, 6, 7))}"
 
 
 def comparison_section(comparison: ProfileComparison) -> str:
-    """Return what the other profile would do, and the nodes that differ."""
-    other = comparison.other.called
-    commands = comparison.other.commands
-    saved = cents(sum(command.savings for command in commands))
-    nodes = sum(len(command.nodes) for command in commands)
-    pods = sum(command.pods for command in commands)
-    said = f"{other} would take {count(nodes, 'node')} now, saving {saved} per hour with {count(pods, 'pod restart')}."
-    ends = (
-        ""
-        if comparison.ends is None
-        else f"<p>{html.text(other)}, to the end: {html.text(_end(comparison.ends[1]))}</p>"
+    """Return both sides' round and end, and the nodes that differ, grouped by how."""
+    own, other = comparison.own, comparison.other
+    now = [[html.text(cell) for cell in now_row(side.called, side)] for side in (own, other)]
+    sides = html.table(["rules", "now", "nodes", "saves per hour", "restarts", "could go later"], now, (2, 3, 4, 5))
+    ends = "".join(
+        f"<p>{html.text(end.first.called)}, to the end: {html.text(whole_text(end) or 'nothing would be done.')}</p>"
+        for end in comparison.ends or ()
     )
     rows = [
         [
-            html.name(entry.node),
-            html.name(entry.node_pool),
-            html.text(entry.verdict),
-            html.text(entry.other_verdict),
-            html.text(entry.why, 600),
+            f"{len(group):,}",
+            html.text(group[0].verdict),
+            html.text(group[0].other_verdict),
+            f"{html.name(group[0].node)}: {html.text(group[0].why, 600)}",
+            html.text(listing([entry.node for entry in group], _NAMED), 2000),
         ]
-        for entry in comparison.differences
+        for group in by_kind(comparison.differences)
     ]
-    head = ["node", "pool", comparison.own.called, other, "why they differ"]
-    opened = " open" if len(rows) <= _FOLD_AT else ""
-    table = f"<details{opened}><summary>{count(len(rows), 'node')} differ</summary>{html.table(head, rows)}</details>"
-    return f"<h2>Compared with {html.text(other)}</h2><p>{html.text(said)}</p>{ends}{table}"
-
-
-def _end(plan: ToEnd) -> str:
-    return whole_text(plan) or "nothing would be done."
+    head = ["nodes", own.called, other.called, "why they differ, for example", "which"]
+    differ = f"<h3>{count(len(comparison.differences), 'node differs', 'nodes differ')}</h3>"
+    table = html.table(head, rows, (0,)) if rows else "<p>Every node gets the same verdict from both.</p>"
+    return f"<h2>Compared with {html.text(other.called)}</h2>{sides}{ends}{differ}{table}"

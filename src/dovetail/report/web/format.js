@@ -30,6 +30,16 @@ export function dollars(amount, places = 2) {
   return `${sign}$${Math.abs(amount).toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places })}`;
 }
 
+/** The bill of a month (730 hours), without cents: `$23,535`. @param {number} perHour */
+export function monthly(perHour) {
+  return dollars(perHour * 730, 0);
+}
+
+/** An action's name for people: `delete empty`, `replace for cost`. @param {string} action */
+export function actionWords(action) {
+  return action.replace(/[A-Z].*/, (what) => (what === "Cost" ? " for cost" : ` ${what.toLowerCase()}`));
+}
+
 /**
  * `1 node`, `3 nodes`.
  * @param {number} number

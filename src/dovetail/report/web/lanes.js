@@ -112,7 +112,7 @@ export function lanes({ run, state, seconds, start }) {
     groups = layOut(machines);
     marks = marksOf(run);
     const rowCount = groups.reduce((sum, group) => sum + group.rows.length, 0);
-    rowHeight = rowCount <= 45 ? 15 : rowCount <= 120 ? 11 : 7;
+    rowHeight = rowCount <= 45 ? 15 : rowCount <= 120 ? 13 : 7;
     height = AXIS + groups.length * HEAD + rowCount * rowHeight + 6;
     stage.style.height = `${height}px`;
     stage.setAttribute("aria-label", `Lives of ${count(machines.name.length, "node")} under ${run.name}. Up and down arrows go from node to node, Enter sets the time.`);

@@ -2,7 +2,7 @@
 
 import { h, name, put } from "./dom.js";
 import { fateOf, fateOfReason } from "./fates.js";
-import { clock, count, dollars, span } from "./format.js";
+import { actionWords, clock, count, dollars, monthly, span } from "./format.js";
 import { lanes } from "./lanes.js";
 import { planView } from "./plan_view.js";
 import { plot } from "./plots.js";
@@ -20,7 +20,7 @@ const GIVE_UP = 30_000;
 const SOURCES = { cluster: "live", capture: "capture, as of its time", recording: "recording", simulation: "simulation" };
 /** @type {Record<string, string>} What the time control says where there is nothing to control. */
 const FIXED_TIME = { cluster: "A cluster's time is real time: this view follows it.", capture: "A capture stands still: it is one moment." };
-const ONE_MOMENT = "A capture is one moment. `dovetail record` keeps what happens.";
+const ONE_MOMENT = "A capture is one moment; dovetail record keeps what happens.";
 
 /**
  * @param {Element} root
@@ -127,6 +127,8 @@ export function liveView(root, first) {
 
   const life = lanes({ run: lifeRun(first), state, seconds: axisEnd(first), start });
   let updating = false;
+  /** @type {HTMLElement} */
+  let plots;
 
   put(root,
     cards,
@@ -139,14 +141,14 @@ export function liveView(root, first) {
     h("section", { class: "view", "aria-labelledby": "lanes-title" }, h("h2", { id: "lanes-title" }, "Every node's life"), livesNote, livesLegend, livesBox),
     h("section", { class: "view", "aria-labelledby": "history-title" }, h("h2", { id: "history-title" }, "Over time"),
       plotsNote,
-      h("div", { class: "plots" },
+      plots = h("div", { class: "plots" },
         plot({ ...shared, title: "Nodes", says: "Nodes that are there.", lines: [lines.nodes], format: (value) => value.toLocaleString("en-US") }),
         plot({ ...shared, title: "Cost per hour", says: "What they cost.", lines: [lines.cost], format: (value) => dollars(value) }),
         plot({ ...shared, title: "Pods", says: "Pods that are there.", lines: [lines.pods], format: (value) => value.toLocaleString("en-US") }),
         plot({ ...shared, title: "Waiting pods", says: "Pods without a node.", lines: [lines.pending], format: (value) => value.toLocaleString("en-US") }))),
     h("div", { class: "two" },
       h("section", { class: "view", "aria-labelledby": "held-title" }, h("h2", { id: "held-title" }, "Held back"), h("p", { class: "soft" }, "What the nodes at each check cost; not all of that could be saved."), held,
-        h("button", { type: "button", onclick: () => askBlockers(blockers) }, "what could be saved by lifting what?"), blockers),
+        h("button", { type: "button", onclick: () => askBlockers(blockers) }, "what would lifting each of these save?"), blockers),
       h("section", { class: "view", "aria-labelledby": "events-title" }, h("h2", { id: "events-title" }, "Since the start"), events)),
     h("section", { class: "view", "aria-labelledby": "outcomes-title" }, h("h2", { id: "outcomes-title" }, "Promised and kept, an hour later"), outcomes),
     h("section", { class: "view", "aria-labelledby": "calendar-title" }, h("h2", { id: "calendar-title" }, "How many nodes may leave, the coming week"), calendar),
@@ -184,9 +186,10 @@ export function liveView(root, first) {
   const showLives = (document) => {
     const still = document.source.kind === "capture";
     put(livesNote, still ? ONE_MOMENT : document.source.kind === "recording"
-      ? "One bar per node of the whole recording. Stripes: on its way out. Dots: pods had to leave. Click a bar to go to that moment."
+      ? "One bar per node of the whole recording. Stripes: on its way out. Dots: pods had to leave. Click a bar to open its node at that moment."
       : "One bar per node since this view was opened. Stripes: on its way out. Dots: pods had to leave. Click a bar to open its node.");
     put(plotsNote, still ? ONE_MOMENT : "Drag to zoom, double-click to see all.");
+    plots.hidden = still;
     if (still) return;
     const present = [...new Set(document.lives.fate)].sort().join();
     if (livesLegend.getAttribute("data-fates") !== present) {
@@ -238,7 +241,7 @@ function liveCards(document) {
   const pending = document.history.pending[document.history.pending.length - 1] ?? 0;
   /** @type {[string, string][]} */
   const figures = [
-    [`${dollars(money.costPerHour)}/h`, `${count(nodes, "node")} now`],
+    [`${dollars(money.costPerHour)}/h`, `${count(nodes, "node")} now, ${monthly(money.costPerHour)} a month`],
     money.savedSoFar === null ? ["–", "saved so far: a recording does not say; try dovetail regret"]
       : [dollars(money.savedSoFar), money.commands ? `saved so far, ${dollars(money.savedPerHour ?? 0)} per hour by ${count(money.commands, "command")}` : "saved so far"],
     [String(document.commands.length), document.commands.length === 1 ? "command under way" : "commands under way"],
@@ -343,7 +346,7 @@ async function post(address, body) {
 function idleText(document) {
   const actions = /** @type {any} */ (document.plan).actions;
   if (actions.length === 0) return "Nothing is under way, and nothing would be done now.";
-  return `Nothing is under way. A round would now do ${actions.map((/** @type {any} */ entry) => `${entry.action} of ${count(entry.nodes.length, "node")}, saving ${dollars(entry.savings, 4)} per hour`).join("; ")}.`;
+  return `Nothing is under way. The next round: ${actions.map((/** @type {any} */ entry) => `${actionWords(entry.action)}, ${count(entry.nodes.length, "node")}, saving ${dollars(entry.savings, entry.savings < 1 ? 4 : 2)} per hour`).join("; ")}.`;
 }
 
 /** @param {import("./types").CommandNow} command */
@@ -352,7 +355,7 @@ function commandCard(command) {
   const swatch = h("i", { class: "swatch" }, fate.letter);
   swatch.style.background = `var(${fate.colour})`;
   return h("div", { class: "command-now" },
-    h("div", { class: "command-head" }, swatch, h("strong", null, command.action), h("span", { class: "soft" }, ` for ${span(command.seconds)}, by ${command.by}`)),
+    h("div", { class: "command-head" }, swatch, h("strong", null, actionWords(command.action)), h("span", { class: "soft" }, ` for ${span(command.seconds)}, by ${command.by}`)),
     h("p", null, name(`${command.nodes.slice(0, 4).join(", ")}${command.nodes.length > 4 ? ` and ${command.nodes.length - 4} more` : ""}`), command.podsLeft ? ` (${count(command.podsLeft, "pod")} left)` : "", command.draining ? `, draining for ${span(command.draining)}` : "", command.replacements.length ? h("span", { class: "soft" }, " replaced by ", name(command.replacements.join(", "))) : null),
     command.heldBy ? h("p", { class: "soft" }, `Held by ${command.heldBy}`) : null,
     h("ol", { class: "steps" }, command.steps.map((step, place) => (step === "none" ? null : h("li", { class: step }, h("span", null, STEP_NAMES[place]), h("span", { class: "visually-hidden" }, `: ${step}`))))));
@@ -422,13 +425,13 @@ export function mergeReasons(reasons) {
 /** @param {LiveDocument} document */
 function outcomeRows(document) {
   const { outcomes } = document;
-  if (outcomes.commands === 0) return [h("p", { class: "soft" }, "No command has ended an hour ago since this view was opened.")];
+  if (outcomes.commands === 0) return [h("p", { class: "soft" }, "No command that this view has seen is an hour old.")];
   const share = outcomes.promised > 0 ? ` (${Math.round((100 * outcomes.saved) / outcomes.promised)} %)` : "";
   const head = ["action", "pools", "promised", "saved", "reopened", "pods restarted", "restarted again"];
   return [
     h("p", null, `${count(outcomes.commands, "command")} promised ${dollars(outcomes.promised)} for the hour after their end and saved ${dollars(outcomes.saved)}${share}; ${outcomes.held} held; ${count(outcomes.reopened, "node")} reopened; ${outcomes.movedAgain} of ${count(outcomes.pods, "pod")} restarted again.`),
     h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "outcomes table" }, h("table", null, h("thead", null, h("tr", null, head.map((text) => h("th", { scope: "col" }, text)))),
-      h("tbody", null, outcomes.last.map((entry) => h("tr", null, h("td", null, entry.action), h("td", null, name(entry.pools.join(", "))), h("td", null, dollars(entry.promised, 4)), h("td", null, dollars(entry.saved, 4)), h("td", null, String(entry.reopened)), h("td", null, String(entry.pods)), h("td", null, String(entry.movedAgain))))))),
+      h("tbody", null, outcomes.last.map((entry) => h("tr", null, h("td", null, actionWords(entry.action)), h("td", null, name(entry.pools.join(", "))), h("td", null, dollars(entry.promised, 4)), h("td", null, dollars(entry.saved, 4)), h("td", null, String(entry.reopened)), h("td", null, String(entry.pods)), h("td", null, String(entry.movedAgain))))))),
   ];
 }
 

@@ -2,7 +2,7 @@
 
 import { h, name, put } from "./dom.js";
 import { FAMILIES } from "./families.js";
-import { count, dollars, memory, percent, span } from "./format.js";
+import { actionWords, count, dollars, memory, percent, span } from "./format.js";
 import { remedyOf } from "./plan_state.js";
 
 /**
@@ -39,7 +39,7 @@ export function nodeDetails(panel, document, index, node, onClose, ask) {
   put(panel,
     h("button", { type: "button", class: "close", "aria-label": "Close", onclick: onClose }, "×"),
     heading,
-    h("p", { class: "verdict" }, swatch, h("strong", null, action ? action.action : nodes.verdict[node]), h("span", null, name(nodes.why[node]))),
+    h("p", { class: "verdict" }, swatch, h("strong", null, action ? actionWords(action.action) : nodes.verdict[node]), h("span", null, name(nodes.why[node]))),
     nodes.closing[node] ? h("p", null, "It is closing: new pods prefer other nodes, so that it empties by itself.") : null,
     action ? h("p", null, `Saves ${dollars(action.savings, 4)} per hour${action.required ? ` (${dollars(action.required, 4)} asked for)` : ""}, together with ${count(action.nodes.length - 1, "other node")}; ${count(action.pods, "pod")} would restart.`) : null,
     h("dl", { class: "facts" }, facts.map(([key, value]) => [h("dt", null, key), h("dd", null, name(value))]).flat()),

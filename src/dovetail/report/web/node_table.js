@@ -2,7 +2,7 @@
 
 import { h, name, put, throttled } from "./dom.js";
 import { FAMILIES } from "./families.js";
-import { dollars, percent, span } from "./format.js";
+import { actionWords, dollars, percent, span } from "./format.js";
 import { fillOf } from "./plan_state.js";
 
 const ROW = 38;
@@ -53,7 +53,7 @@ export function nodeTable(onPick) {
     const fill = fillOf(nodes, node);
     const bar = h("i", { class: "bar" });
     bar.style.width = percent(Math.min(1, fill)).replace(" ", "");
-    const verdict = nodes.action[node] >= 0 ? document.actions[nodes.action[node]].action : nodes.verdict[node];
+    const verdict = nodes.action[node] >= 0 ? actionWords(document.actions[nodes.action[node]].action) : nodes.verdict[node];
     const element = h("div", { class: `row${nodes.name[node] === picked ? " picked" : ""}`, role: "row", "aria-rowindex": place + 2 },
       h("span", { role: "cell", class: "c-node" }, h("button", { type: "button", class: "link", "data-node": nodes.name[node], onclick: () => onPick(nodes.name[node]) }, name(nodes.name[node])),
         h("span", { class: "sub" }, name([nodes.pool[node], nodes.zone[node], nodes.type[node]].filter(Boolean).join(" · ")))),

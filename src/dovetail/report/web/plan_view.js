@@ -2,7 +2,7 @@
 
 import { h, name, put, showTip } from "./dom.js";
 import { FAMILIES } from "./families.js";
-import { count, dollars, percent, span } from "./format.js";
+import { actionWords, count, dollars, monthly, percent, span } from "./format.js";
 import { nodeDetails } from "./node_details.js";
 import { nodeMap } from "./node_map.js";
 import { nodeTable } from "./node_table.js";
@@ -68,7 +68,7 @@ export function planView(root, first, ask = null) {
     return [
       h("strong", null, name(cell.name)),
       h("div", null, `${percent(cell.fill)} full, ${cell.price < 0 ? "price unknown" : `${dollars(cell.price, 4)} per hour`}${after ? "" : `, ${nodes.age[cell.index] < 0 ? "age unknown" : `${span(nodes.age[cell.index])} old`}`}`),
-      after ? null : h("div", null, h("b", null, nodes.action[cell.index] >= 0 ? document.actions[nodes.action[cell.index]].action : nodes.verdict[cell.index]), " ", name(why)),
+      after ? null : h("div", null, h("b", null, nodes.action[cell.index] >= 0 ? actionWords(document.actions[nodes.action[cell.index]].action) : nodes.verdict[cell.index]), " ", name(why)),
     ];
   };
 
@@ -149,7 +149,8 @@ export function planView(root, first, ask = null) {
     }));
     const now = document.nodes.price.reduce((sum, price) => sum + Math.max(0, price), 0);
     const later = document.after.price.reduce((sum, price) => sum + Math.max(0, price), 0);
-    put(totals, `${count(document.nodes.name.length, "node")}, ${dollars(now)} per hour now; ${document.after.name.length.toLocaleString("en-US")}, ${dollars(later)} per hour after this round.`);
+    const next = document.actions.length ? `${document.after.name.length.toLocaleString("en-US")}, ${dollars(later)} per hour after this round` : "this round changes nothing";
+    put(totals, `${count(document.nodes.name.length, "node")}, ${dollars(now)} per hour (${monthly(now)} a month) now; ${next}.`);
   };
 
   put(root,

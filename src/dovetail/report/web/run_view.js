@@ -3,7 +3,7 @@
 import { clusterView, nodeNow, staysByMachine } from "./cluster.js";
 import { h, name, put } from "./dom.js";
 import { FATES, fateOf, fateOfReason } from "./fates.js";
-import { clock, count, dollars, span } from "./format.js";
+import { actionWords, clock, count, dollars, span } from "./format.js";
 import { lanes, sentenceOf } from "./lanes.js";
 import { plot, soFar } from "./plots.js";
 import { scrubber } from "./scrubber.js";
@@ -200,7 +200,7 @@ function commandList(run, state, start) {
     if (key === drawn) return;
     drawn = key;
     put(list,
-      next ? h("li", { class: "coming" }, h("span", { class: "soft" }, `next, ${clock(start, next.at, true)}: ${next.action}`)) : null,
+      next ? h("li", { class: "coming" }, h("span", { class: "soft" }, `next, ${clock(start, next.at, true)}: ${actionWords(next.action)}`)) : null,
       past.map((command) => commandItem(command, at, start)),
       past.length === 0 && !next ? h("li", { class: "soft" }, "No command in this run.") : null);
   };
@@ -230,7 +230,7 @@ function commandItem(command, at, start) {
   swatch.style.background = `var(${fate.colour})`;
   const state = isUnderWay(command, at) ? "under way" : `${command.outcome} after ${span(command.ended - command.at)}`;
   return h("li", { class: isUnderWay(command, at) ? "under-way" : "" },
-    h("div", { class: "command-head" }, swatch, h("strong", null, command.action), h("span", { class: "soft" }, ` ${clock(start, command.at, true)}, ${state}`)),
+    h("div", { class: "command-head" }, swatch, h("strong", null, actionWords(command.action)), h("span", { class: "soft" }, ` ${clock(start, command.at, true)}, ${state}`)),
     h("p", null, name(command.why)));
 }
 
@@ -251,7 +251,7 @@ function nodePanel(document, state) {
       h("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => state.set({ node: null }) }, "×"),
       nodeNow(run, staysByMachine(run)[index], index, state.now.at),
       h("p", null, name(sentenceOf(run, index, document.start))),
-      command ? h("p", { class: "because" }, name(`${command.action}: ${command.why}`)) : null);
+      command ? h("p", { class: "because" }, name(`${actionWords(command.action)}: ${command.why}`)) : null);
   };
   state.listen((_, changed) => {
     if (changed.has("node") || (state.now.node !== null && changed.has("at") && !state.now.playing)) draw();

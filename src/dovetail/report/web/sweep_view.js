@@ -18,7 +18,7 @@ export function sweepView(root, document) {
   put(root,
     h("section", { class: "view", "aria-labelledby": "front-title" },
       h("h2", { id: "front-title" }, "Cost against disruption"),
-      h("p", { class: "soft" }, "Each dot is a policy. Filled and joined: no other is both cheaper and calmer. The ringed one is recommended."),
+      h("p", { class: "soft" }, "Each dot is a policy. Filled and joined: no other is both cheaper and calmer. The ringed one fits best."),
       stage),
     run);
   onLookChange(stage, () => put(stage, scatter(document.points, stage.clientWidth)));
@@ -49,9 +49,10 @@ function scatter(points, width) {
     svg("text", { x: left - 6, y: y(tick) + 4, "text-anchor": "end" }, tick.toLocaleString("en-US")),
   ]);
   const steps = Math.max(2, Math.floor(width / 160));
+  const places = Math.min(6, Math.max(2, Math.ceil(-Math.log10((to - from) / steps)) + 1));
   for (let index = 0; index <= steps; index += 1) {
     const value = from + ((to - from) * index) / steps;
-    parts.push(svg("text", { x: x(value), y: HEIGHT_OF_FRONT - bottom + 16, "text-anchor": index === 0 ? "start" : index === steps ? "end" : "middle" }, dollars(value)));
+    parts.push(svg("text", { x: x(value), y: HEIGHT_OF_FRONT - bottom + 16, "text-anchor": index === 0 ? "start" : index === steps ? "end" : "middle" }, dollars(value, places)));
   }
   parts.push(svg("text", { x: (left + width - right) / 2, y: HEIGHT_OF_FRONT - 6, "text-anchor": "middle", class: "label" }, "cost of the run"));
   parts.push(svg("text", { x: left, y: 11, class: "label" }, "pod restarts"));
@@ -59,7 +60,7 @@ function scatter(points, width) {
   if (front.length > 1) parts.push(svg("path", { class: "line s1", d: `M${front.map((point) => `${x(point.cost)} ${y(point.podsDisrupted)}`).join("L")}` }));
   const ordered = [...points].sort((a, b) => Number(a.front) - Number(b.front) || Number(a.recommended) - Number(b.recommended));
   for (const point of ordered) {
-    const label = `${point.policy}: ${dollars(point.cost)} ± ${point.costSpread.toFixed(2)}, ${point.podsDisrupted} ± ${point.podsDisruptedSpread} pod restarts`;
+    const label = `${point.policy}: ${dollars(point.cost, places)} ± ${point.costSpread.toFixed(places)}, ${point.podsDisrupted} ± ${point.podsDisruptedSpread} pod restarts`;
     const mark = svg("circle", {
       class: point.front ? "front" : "hollow", cx: x(point.cost), cy: y(point.podsDisrupted), r: point.recommended ? 8 : 5,
       tabindex: point.front ? 0 : null, role: "img", "aria-label": label,
@@ -69,8 +70,9 @@ function scatter(points, width) {
     if (point.recommended) parts.push(svg("circle", { class: "ring", cx: x(point.cost), cy: y(point.podsDisrupted), r: 13 }));
     parts.push(mark);
     if (point.recommended) {
-      const late = x(point.cost) > width * 0.6;
-      parts.push(svg("text", { class: "label strong", x: x(point.cost) + (late ? -18 : 18), y: y(point.podsDisrupted) - 10, "text-anchor": late ? "end" : "start" }, point.policy));
+      const half = 3.7 * point.policy.length;
+      const middle = Math.max(half, Math.min(width - half, x(point.cost)));
+      parts.push(svg("text", { class: "label strong", x: middle, y: y(point.podsDisrupted) + 30, "text-anchor": "middle" }, point.policy));
     }
   }
   return svg("svg", { width, height: HEIGHT_OF_FRONT, role: "group", "aria-label": "Policies by cost and pod restarts" }, parts);

@@ -386,7 +386,7 @@ def parse_seeds(text: str) -> range:
     """Parse seeds: `7` or `0-99`."""
     first, dash, last = text.partition("-")
     if not first.isdigit() or (dash and not last.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is no range of seeds; write 7 or 0-99")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a range of seeds; write 7 or 0-99")
     return range(int(first), int(last if dash else first) + 1)
 
 

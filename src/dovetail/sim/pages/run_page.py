@@ -4,6 +4,7 @@ Made from `Result`s only; runs nothing.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from dovetail.model.money import HOURS_A_MONTH
 from dovetail.report import page as html
@@ -14,13 +15,27 @@ from dovetail.sim.pages.run_document import run_document
 from dovetail.sim.pages.story import featured, headline, story
 from dovetail.sim.recorded_timeline import RECORDED
 
+Json = dict[str, Any]
 _DOLLAR = 10**18
+_COLUMNS = (
+    "More than once: pods that restarted so often. New nodes: launched in the run. Lived &lt; 15m: nodes that ended "
+    "that young. Waiting: the time of pods without a node, added up. Violations: promises that did not hold, such as a "
+    "budget or a PodDisruptionBudget."
+)
 
 
 def simulation_page(
-    comparison: PolicyPage, footer: str, *, title: str = "", lead: str = "", sections: Sequence[str] = ()
+    comparison: PolicyPage,
+    footer: str,
+    *,
+    title: str = "",
+    lead: str = "",
+    sections: Sequence[str] = (),
+    means: tuple[Json, Json] | None = None,
 ) -> str:
     """Return the page of a comparison; `lead` and `sections`, which come before the table, are markup.
+
+    `means`: the RESULTs of the two policies over several seeds, for the figures on top; else they are of the one seed.
 
     The end comes first (title, figures, table of all policies), then what happened on the way.
     """
@@ -32,23 +47,7 @@ def simulation_page(
         against = f": {after.policy} against {before.policy}" if len(pair) > 1 else ""
         lead = lead or html.text(f"{comparison.scenario}, {policies}, the same world{against}.", 600)
     above = (
-        html.cards(
-            [
-                (
-                    _change(_month(before, comparison.seconds), _month(after, comparison.seconds)),
-                    _change(before.policy, after.policy, "a month at this rate, "),
-                ),
-                (_change(f"{before.pods_disrupted:,}", f"{after.pods_disrupted:,}"), "pod restarts"),
-                (
-                    _change(f"{before.pods_disrupted_more_than_once:,}", f"{after.pods_disrupted_more_than_once:,}"),
-                    "pods restarted more than once",
-                ),
-                (
-                    _change(f"{before.short_lived_nodes:,}", f"{after.short_lived_nodes:,}"),
-                    "nodes that lived under 15 minutes",
-                ),
-            ]
-        )
+        _cards(means or (before.to_dict(), after.to_dict()), (before.policy, after.policy), comparison.seconds)
         + html.story(story(comparison))
         + "".join(sections)
         + html.panel("Side by side", _side_by_side(comparison))
@@ -65,6 +64,24 @@ def simulation_page(
     return html.page(title, lead, "".join(body), footer, above=above, document=run_document(comparison, title))
 
 
+def _cards(results: tuple[Json, Json], names: tuple[str, str], seconds: float) -> str:
+    """Return the four figures that decide, before and after."""
+    before, after = results
+
+    def figure(key: str) -> str:
+        return _change(f"{before[key]:,.0f}", f"{after[key]:,.0f}")
+
+    bills = _monthly(float(before["cost"]), seconds), _monthly(float(after["cost"]), seconds)
+    return html.cards(
+        [
+            (_change(*bills), _change(*names, "a month at this rate, ")),
+            (figure("podsDisrupted"), "pod restarts"),
+            (figure("podsDisruptedMoreThanOnce"), "pods restarted more than once"),
+            (figure("shortLivedNodes"), "nodes that lived under 15 minutes"),
+        ]
+    )
+
+
 def _side_by_side(comparison: PolicyPage) -> str:
     """Return every policy's figures at the end, with the bill of a month at this rate."""
     place = COLUMNS.index("cost") + 1
@@ -73,12 +90,16 @@ def _side_by_side(comparison: PolicyPage) -> str:
         [*map(html.text, row[:place]), html.text(_month(entry, comparison.seconds)), *map(html.text, row[place:])]
         for row, entry in zip(rows(comparison.results), comparison.results, strict=True)
     ]
-    return html.table(head, table, range(1, len(head)))
+    return html.table(head, table, range(1, len(head))) + f'<p class="soft">{_COLUMNS}</p>'
 
 
 def _month(result: Result, seconds: float) -> str:
     """Return the bill of a month in which the nodes cost as much per hour as in the run."""
-    return f"${result.cost / _DOLLAR * HOURS_A_MONTH * 3600 / seconds:,.0f}" if seconds else "-"
+    return _monthly(result.cost / _DOLLAR, seconds)
+
+
+def _monthly(cost: float, seconds: float) -> str:
+    return f"${cost * HOURS_A_MONTH * 3600 / seconds:,.0f}" if seconds else "-"
 
 
 def _change(before: str, after: str, label: str = "") -> str:

@@ -1,5 +1,6 @@
 """The page of `dovetail tune`: bill against restarts, every policy a point, the frontier joined, the choice named."""
 
+import json
 from typing import Any
 
 from dovetail import __version__
@@ -13,7 +14,7 @@ def tune_page(found: Json) -> str:
     """Return the page of a `tune -o json` document."""
     rows = [
         [
-            f"<b>{html.text(one['policy'])}</b>" if one["policy"] == found["chosen"] else html.text(one["policy"]),
+            _names(one, alike, found["chosen"]),
             "chosen" if one["policy"] == found["chosen"] else "" if one["beaten"] else "frontier",
             f"${one['cost']:.3f}{_spread(one['scatter']['cost'], 3)}",
             f"{one['podsDisrupted']:.1f}{_spread(one['scatter']['podsDisrupted'], 1)}",
@@ -21,7 +22,7 @@ def tune_page(found: Json) -> str:
             f"{one['shortLivedNodes']:.1f}",
             f"${one['cost'] + found['restartPrice'] * one['podsDisrupted']:.3f}",
         ]
-        for one in found["frontier"]
+        for one, alike in _folded(found)
     ]
     head = ["policy", "place", "bill", "restarts", "more than once", "nodes under 15 min", "total"]
     title = f"{found['chosen']} fits best" if found["patch"] or found["settings"] else "Today's policy stays"
@@ -34,14 +35,38 @@ def tune_page(found: Json) -> str:
         title,
         lead,
         html.panel(
-            f"{count(len(rows), 'policy', 'policies')}, total at ${found['restartPrice']:g} a restart",
-            html.table(head, rows, (2, 3, 4, 5, 6)),
+            f"{count(len(found['frontier']), 'policy', 'policies')}, total at ${found['restartPrice']:g} a restart",
+            '<p class="soft">The least total comes first. Policies with the same outcome share a row. Of policies that '
+            "chance can't tell apart, the one that changes least is chosen. Frontier: no other policy is cheaper and "
+            "restarts less.</p>" + html.table(head, rows, (2, 3, 4, 5, 6)),
         )
         + _dropped(found),
         f"Dovetail {__version__}. The same recording gives the same page, on any engine.",
         above=html.notes(warnings),
         document=_document(found, title),
     )
+
+
+def _folded(found: Json) -> list[tuple[Json, list[str]]]:
+    """Return one policy of each outcome, the least total first, with the names of the others; the chosen one leads."""
+    groups: dict[str, list[Json]] = {}
+    for one in found["frontier"]:
+        figures = {key: value for key, value in one.items() if key not in ("policy", "set")}
+        groups.setdefault(json.dumps(figures, sort_keys=True), []).append(one)
+    rows = []
+    for group in groups.values():
+        first = next((one for one in group if one["policy"] == found["chosen"]), group[0])
+        rows.append((first, [one["policy"] for one in group if one is not first]))
+    return sorted(rows, key=lambda row: row[0]["cost"] + found["restartPrice"] * row[0]["podsDisrupted"])
+
+
+def _names(one: Json, alike: list[str], chosen: str) -> str:
+    name = html.text(one["policy"])
+    shown = f"<b>{name}</b>" if one["policy"] == chosen else name
+    if not alike:
+        return shown
+    listed = "".join(f"<li>{html.text(other)}</li>" for other in alike)
+    return f"{shown}<details><summary>and {len(alike)} alike</summary><ul>{listed}</ul></details>"
 
 
 def _dropped(found: Json) -> str:

@@ -193,7 +193,7 @@ def load_recording(path: Path) -> Recording:
         _check_texts(file)
     except (ValueError, RecursionError) as error:
         raise ScenarioError(
-            f"{path}: it is no recording ({error}); write one with nodePool, deployments, scale"
+            f"{path}: it is not a recording ({error}); write one with nodePool, deployments, scale"
         ) from None
     return Recording(
         about=file.about,

@@ -332,7 +332,7 @@ class _Reader:
         if section.profile not in {profile.value for profile in Profile}:
             known = ", ".join(profile.value for profile in Profile)
             inner = f"{path}.profile" if path else "profile"
-            raise self.fail(inner, f"{section.profile!r} is no profile; write one of: {known}")
+            raise self.fail(inner, f"{section.profile!r} is not a profile; write one of: {known}")
         base = PROFILES[Profile(section.profile)]
         words = {**({"base": section.base} if section.base else {}), **section.settings}
         try:

@@ -106,7 +106,7 @@ class _Checks:
 
     def _refuse(self, findings: Iterable[Finding], prefix: str = "", paths: tuple[tuple[str, str], ...] = ()) -> None:
         for finding in findings:
-            if finding.severity is Severity.ERROR or finding.message.startswith("is no field"):
+            if finding.severity is Severity.ERROR or finding.message.startswith("is not a field"):
                 path = finding.path
                 for written, here in paths:
                     if path.startswith(written):
@@ -141,7 +141,7 @@ class _Checks:
             if known is not None and group.type not in known:
                 self._fail(f"{path}.type", f"there is no type {group.type!r}; write one of: {', '.join(known)}")
             if group.capacity_type not in (names.ON_DEMAND, names.SPOT, names.RESERVED):
-                problem = f"{group.capacity_type!r} is no capacity type; write on-demand, spot or reserved"
+                problem = f"{group.capacity_type!r} is not a capacity type; write on-demand, spot or reserved"
                 self._fail(f"{path}.capacityType", problem)
             self._at_least(group.count, 0, f"{path}.count")
             self.reader.span(group.age, f"{path}.age")
@@ -157,7 +157,7 @@ class _Checks:
 
     def _check_workload(self, work: WorkloadSection, path: str) -> None:
         if work.kind not in _KINDS:
-            self._fail(f"{path}.kind", f"{work.kind!r} is no kind of workload; write one of: {', '.join(_KINDS)}")
+            self._fail(f"{path}.kind", f"{work.kind!r} is not a kind of workload; write one of: {', '.join(_KINDS)}")
         for name in ("start", "stop", "duration"):
             text = getattr(work, name)
             if text is not None:
@@ -185,7 +185,7 @@ class _Checks:
     def _check_pdb(self, pdb: PdbSection, path: str) -> None:
         for key, amount in (("minAvailable", pdb.min_available), ("maxUnavailable", pdb.max_unavailable)):
             if amount is not None and not str(amount).removesuffix("%").isdecimal():
-                self._fail(f"{path}.{key}", f"{amount!r} is no amount; write a number such as 1, or a percentage")
+                self._fail(f"{path}.{key}", f"{amount!r} is not an amount; write a number such as 1, or a percentage")
 
     def _check_curve(self, curve: CurveSection, path: str) -> None:
         self._at_least(curve.low, 0, f"{path}.low")
@@ -232,7 +232,7 @@ class _Checks:
         self._lasting(step.for_, f"{path}.for")
         if step.status not in _STATUSES:
             known = ", ".join(_STATUSES)
-            self._fail(f"{path}.status", f"{step.status!r} is no status of a condition; write one of: {known}")
+            self._fail(f"{path}.status", f"{step.status!r} is not a status of a condition; write one of: {known}")
         if step.pool and step.pool not in self.pools:
             self._fail(f"{path}.pool", f"there is no pool {step.pool!r}; write one of: {', '.join(self.pools)}")
 
