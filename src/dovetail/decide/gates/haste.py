@@ -53,7 +53,8 @@ class Haste:
         """Return what a node must save even after it has wasted enough, as a ratio."""
         asked = self.restarts.asked(facts)
         if asked is not None:
-            return asked.later()
+            own = facts.policy is not None and facts.policy.disruption_price is None  # a threshold, and no way round it
+            return _larger(asked.later(), facts.required_savings(self._now)) if own else asked.later()
         floor = self._settings.waste_floor * facts.disruption_cost(self._now) if self._settings.waste_floor else 0
         return floor.numerator, floor.denominator
 
