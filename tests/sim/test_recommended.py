@@ -57,7 +57,7 @@ def test_nothing_in_it_is_dollars() -> None:
     """Its only price is a time, so it means the same at any price level; the old dollars are off."""
     price = effective_policy(_pool(), RECOMMENDED).restart_price
     assert price is not None
-    assert (price.dollars, price.time, price.per_cpu) == (0, 8 * MINUTE, True)
+    assert (price.dollars, price.time, price.per_cpu) == (0, 10 * MINUTE, True)
     assert set(RECOMMENDED_DISRUPTION) == {"restartPrice"}
     assert RECOMMENDED.pool_defaults == tuple(RECOMMENDED_DISRUPTION.items())
     assert RECOMMENDED.waste_floor == RECOMMENDED.quiet_before_haste == 0

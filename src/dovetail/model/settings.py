@@ -240,7 +240,7 @@ KARPENTER_1_15: Final = Settings(
     batch_maximum=101,
     stabilization=Stabilization(empty=0, expired=0, drifted=0, cost=0),
 )
-RECOMMENDED_DISRUPTION: Final[dict[str, str | float]] = {"restartPrice": "8m/cpu"}
+RECOMMENDED_DISRUPTION: Final[dict[str, str | float]] = {"restartPrice": "10m/cpu"}
 """What the recommended policy asks of a pool: what a restart is worth, at any price level."""
 RECOMMENDED_NAME: Final = "recommended"
 RECOMMENDED: Final = Settings(

@@ -4,10 +4,9 @@ See docs/rules.md#evictions. The plan packs pods largest first, but a drain evic
 take the places of large ones. So the pods of a command's nodes are evicted one by one, the largest first; the next one
 follows when the previous one is bound again or a short time has passed. Side by side (`evictionsSideBySide`), a pod
 does not wait for those of its own size that are planned for other places: they can take each other's, while a smaller
-pod could take the room that a larger one needs. The
-first new pod of its owner that has a node counts as the previous one (`Lookout` makes the command look at once); a pod
-without a successor delays little. Karpenter drains whatever is refused, and whatever is left when the time is over.
-Sits in lifecycle, below `steps` and `signals`.
+pod could take the room that a larger one needs. The first new pod of its owner that has a node counts as the previous
+one (`Lookout` makes the command look at once); a pod without a successor delays little. Karpenter drains whatever is
+refused, and whatever is left when the time is over. Sits in lifecycle, below `steps` and `signals`.
 """
 
 from typing import Final
@@ -81,8 +80,8 @@ def next_pods(run: Run, view: View) -> list[Pod]:
     """Return the pods to evict now; none while one has not landed that they could compete with for room.
 
     In order: the next one, once the one before has landed. Side by side: also pods of the same size that are planned
-    for other places than all that have not landed yet. A node's next eviction waits for the answer to its last one, because each writes
-    the record on the node, which names all of them.
+    for other places than all that have not landed yet. A node's next eviction waits for the answer to its last one,
+    because each writes the record on the node, which names all of them.
     """
     run.in_the_air = air = tuple([entry for entry in run.in_the_air if not _has_landed(run, entry, view)])
     if air and not view.evicts_side_by_side:
