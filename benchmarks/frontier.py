@@ -1,7 +1,7 @@
 """What is a restart worth? The bill and the restarts of tuned Karpenter and of `recommended`, on every course.
 
 A course is a scenario or a recording at a price level. Karpenter runs as people tune it (default, `consolidateAfter`
-of 1, 5 and 15 minutes, Balanced, WhenEmpty), beside `recommended` and `restartPrice` at several prices. Totals are bill
+of 1, 5 and 15 minutes, Balanced, WhenEmpty), beside `recommended` as it is and told a `restartPrice`. Totals are bill
 + price x restarts at a tenth of a cent, half a cent and two cents; the best tuned Karpenter of each course and price is
 what they are compared with.
 
@@ -45,8 +45,6 @@ KARPENTERS: Final[dict[str, dict[str, Any]]] = {
     "karpenter Balanced": {"consolidationPolicy": "Balanced"},
     "karpenter WhenEmpty": {"consolidationPolicy": "WhenEmpty"},
 }
-BOTH: Final = "both rules"
-"""`recommended` with `preferencesOpenNodes: false` and `asksTheScheduler: true`."""
 FIGURES: Final = ("bill", "restarts", "repeats", "shortLives", "waiting", "violations")
 
 
@@ -56,11 +54,13 @@ def policies() -> Iterator[Policy]:
         yield Policy(name=name, settings=KARPENTER_1_15, disruption=fields)
     own = recommended_policy()
     yield own
-    both = replace(own.settings, preferences_open_nodes=False, asks_the_scheduler=True)
-    yield replace(own, name=BOTH, settings=both)
-    rules = replace(both, pool_defaults=(), quiet_before_haste=0, launch_price=10 * 60 * 10**9)
-    for price in ("15m", *map(str, PRICES)):
-        yield Policy(name=f"one price {price}", settings=rules, disruption={"restartPrice": price})
+    for price in map(str, PRICES):
+        yield replace(own, name=told(price), disruption={"restartPrice": price})
+
+
+def told(price: object) -> str:
+    """Return the name of the recommended policy that is told a price."""
+    return f"recommended, told {price}"
 
 
 def courses() -> dict[str, Path | str]:
@@ -186,13 +186,12 @@ def summary(made: list[dict[str, Any]]) -> list[str]:
     lines = [
         f"Total = bill + price x restarts, in percent of the best of {len(KARPENTERS)} settings of Karpenter, at "
         + ", ".join(f"${price}" for price in PRICES)
-        + " a restart. One price: as `15m`, and told that price.\n",
-        "| course | prices | seeds | best | `recommended` | both rules | `15m` | told |",
-        "|---|---|---|---|---|---|---|---|",
+        + " a restart. Told: `recommended` with that price as `restartPrice`.\n",
+        "| course | prices | seeds | best | `recommended` | told |",
+        "|---|---|---|---|---|---|",
     ]
     for (name, level), rows in found.items():
-        own = [_gaps_of(rows, [policy] * len(PRICES)) for policy in ("recommended", BOTH, "one price 15m")]
-        own.append(_gaps_of(rows, [f"one price {price}" for price in PRICES]))
+        own = [_gaps_of(rows, ["recommended"] * len(PRICES)), _gaps_of(rows, [told(price) for price in PRICES])]
         key = f"total at ${PRICES[1]}"
         theirs = [row for policy, row in rows.items() if policy in KARPENTERS]
         best = min(theirs, key=lambda row: float(row[key]))["policy"].removeprefix("karpenter").strip() or "default"

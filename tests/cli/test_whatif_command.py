@@ -99,7 +99,7 @@ def test_settings_that_belong_to_the_change_are_printed(
     words = [*_write(_town(), tmp_path), "--settings", str(file), "--for", "5m", "--seeds", "1"]
     answer = _json([*words, "--set", "base=recommended", "--set", "pollInterval=20s"], capsysbinary)
     assert answer["settings"] == {"batchMaximum": 50, "base": "recommended", "pollInterval": "20s"}
-    assert set(answer["patch"]["spec"]["disruption"]) == {"consolidationSavingsThreshold", "disruptionPrice"}
+    assert set(answer["patch"]["spec"]["disruption"]) == {"restartPrice"}
     assert main(["whatif", *words, "--set", "base=recommended", "-o", "yaml"]) == 0
     printed = capsysbinary.readouterr().out.decode()
     assert yaml.safe_load(printed)["spec"] == answer["patch"]["spec"]

@@ -19,7 +19,7 @@ from dovetail.model.waste import Wasted
 from tests.support.design_world import NOW, Town, kind, stamp
 
 VALUE = replace(DOVETAIL, search=Search.VALUE)
-PAID_TWICE = Fraction(4, 60)
+PAID_TWICE = Fraction(2, 60)
 """For how many hours a node that goes is paid beside those that take over."""
 
 
@@ -52,12 +52,14 @@ def _gate(result: RoundResult) -> GateResult:
 @pytest.mark.parametrize(
     ("price", "lasts", "goes"),
     [
-        ("0.001", 16 * MINUTE, True),  # 20 pods: $0.02 + 4 of 16 minutes of $0.10 = 0.0267, just what it saves
-        ("0.0011", 16 * MINUTE, False),
-        ("0.0025", 34 * MINUTE, True),
-        ("0.0025", 34 * MINUTE - 1, False),
-        ("48m", 16 * MINUTE, True),  # a fourth of the node, so 12 minutes of its price, and 4 of the drain
-        ("49m", 16 * MINUTE, False),
+        ("0.001", 14 * MINUTE, True),  # 20 pods: $0.02 + 2 minutes of $0.10 = 0.0233, just what it saves
+        ("0.0011", 14 * MINUTE, False),
+        ("0.0025", 32 * MINUTE, True),
+        ("0.0025", 32 * MINUTE - 1, False),
+        ("56m", 16 * MINUTE, True),  # a fourth of the node, so 14 minutes of its price, and 2 of the drain
+        ("57m", 16 * MINUTE, False),
+        ("168s/cpu", 16 * MINUTE, True),  # a CPU is a fourth of the node: 20 restarts are 14 minutes of its price
+        ("169s/cpu", 16 * MINUTE, False),
     ],
 )
 def test_savings_must_last_long_enough(settings: Settings, price: str, lasts: int, goes: bool) -> None:
@@ -70,12 +72,12 @@ def test_savings_must_last_long_enough(settings: Settings, price: str, lasts: in
 
 @pytest.mark.parametrize(
     ("calm", "goes"),
-    [(None, False), (4.0, True), (3.0, True), (2.9, False)],
+    [(None, False), (4.0, True), (2.14, True), (2.13, False)],
     ids=["nothing shown", "calm", "just", "no"],
 )
 def test_a_calm_pool_takes_what_a_restless_one_does_not(calm: float | None, goes: bool) -> None:
-    """A load that was level for so long is expected to stay so for a fourth of that."""
-    town = _town("0.0034")  # 20 x 0.0034 + 4 minutes of 0.10 = $0.0747, the savings of almost 45 minutes
+    """A load that was level for so long is expected to stay so for a third of that."""
+    town = _town("0.0034")  # 20 x 0.0034 + 2 minutes of 0.10 = $0.0713, the savings of almost 43 minutes
     found = town.round(persistence=_shown(calm=None if calm is None else timedelta(hours=calm)))
     assert bool(found.commands) == goes
 
@@ -97,12 +99,12 @@ def _aged(pods: float, opened: float, young: int = 0) -> Town:
 @pytest.mark.parametrize(
     ("pods", "opened", "young", "lasts"),
     [
-        (10, 20, 0, 40),
-        (2, 20, 0, 30),
-        (10, 2, 0, 30),
-        (10, 1, 0, 16),
+        (10, 20, 0, 54),
+        (2, 20, 0, 40),
+        (10, 2, 0, 40),
+        (10, 0.75, 0, 16),
         (0.5, 20, 0, 16),
-        (10, 20, 80, 40),
+        (10, 20, 80, 54),
         (10, 20, 81, 16),
     ],
     ids=[
@@ -127,51 +129,51 @@ def test_machines_that_dovetail_launched_are_no_sign_of_unrest() -> None:
     town = _aged(10, 0.5)
     assert "last 16m here" in _gate(town.round()).why
     town.claims["busy"].metadata.annotations[names.COMMAND] = "c1"
-    assert "last 40m here" in _gate(town.round()).why
+    assert "last 54m here" in _gate(town.round()).why
 
 
 def test_the_gate_says_it_in_one_sentence() -> None:
     """Savings, how long such savings lasted, the worth of the restarts, and when it goes, which is the next look."""
     town = _town("0.005", pods=6)
-    found = town.round(persistence=_shown(calm=timedelta(minutes=80)))
+    found = town.round(persistence=_shown(calm=timedelta(minutes=57)))
     gate = _gate(found)
     worth = 6 * Fraction("0.005") + PAID_TWICE / 10
-    due = NOW - timedelta(minutes=80) + timedelta(hours=float(worth * 10 * 4))
+    due = NOW - timedelta(minutes=57) + timedelta(hours=float(worth * 10 * 3))
     at = due.strftime("%H:%M:%S")
     assert gate.why == (
-        f"It saves $0.10/h; such savings lasted 20m here; 6 restarts are worth $0.0367: not yet, at 2026-05-13T{at}Z."
+        f"It saves $0.10/h; such savings lasted 19m here; 6 restarts are worth $0.0333: not yet, at 2026-05-13T{at}Z."
     )
     assert dict(gate.figures) == {
         "savingsPerHour": "0.10",
-        "expectedDuration": "20m",
+        "expectedDuration": "19m",
         "restarts": 6,
-        "restartsWorth": "0.0366666667",
+        "restartsWorth": "0.0333333333",
         "at": f"2026-05-13T{at}Z",
     }
     assert found.next_change == due
     town.now = due
-    shown = {"default": Persistence(removals=3, calm_since=NOW - timedelta(minutes=80))}
+    shown = {"default": Persistence(removals=3, calm_since=NOW - timedelta(minutes=57))}
     assert town.round(persistence=shown).commands
     town.now = due - timedelta(microseconds=1)
     assert not town.round(persistence=shown).commands
 
 
 def test_a_pool_that_has_shown_nothing_says_so() -> None:
-    """The prior is an expectation, not something that was seen."""
-    assert "such savings are expected to last 16m here" in _gate(_town("0.005").round()).why
+    """What the objects say, an hour old, is an expectation, not something that was seen."""
+    assert "such savings are expected to last 20m here" in _gate(_town("0.005").round()).why
 
 
 @pytest.mark.parametrize(("owner", "factor"), [("ReplicaSet", 1), ("Job", 2)])
 def test_later_when_as_much_was_wasted(owner: str, factor: int) -> None:
-    """Once a node has wasted what its restarts are worth it goes, if half an hour of its savings pays for them."""
+    """Once a node has wasted what its restarts are worth it goes, if 45 minutes of its savings pay for them."""
     town = _town("0.002", replace(DOVETAIL, jobs_wait=True), owner=owner)
     for amount, goes in (("0.039999", False), ("0.04", True)):
         money = parse_money(amount) * factor
         waste = {"busy": Wasted(amount=money, rate=parse_money("0.1"), at=NOW)}
         assert bool(town.round(waste=waste).commands) == goes
-    dear = _town("0.0025", replace(DOVETAIL, jobs_wait=True), owner=owner)
+    dear = _town("0.0036", replace(DOVETAIL, jobs_wait=True), owner=owner)
     wasted = {"busy": Wasted(amount=parse_money(1), rate=parse_money("0.1"), at=NOW)}
-    assert not dear.round(waste=wasted).commands, "$0.0567 are more than half an hour of $0.10"
+    assert not dear.round(waste=wasted).commands, "$0.0753 are more than 45 minutes of $0.10"
     calm = _shown(calm=timedelta(hours=4))
     assert dear.round(waste=wasted, persistence=calm).commands
 
@@ -240,6 +242,12 @@ def test_it_earns_its_cost_first_where_disruption_has_a_price(settings: Settings
 def test_a_threshold_that_a_pool_sets_holds_beside_it(fields: dict[str, float], goes: bool) -> None:
     """The default of 0.01 counts as unset; any other value still has to be saved."""
     assert bool(_town("0.0001", **fields).round().commands) == goes
+    wasted = {"busy": Wasted(amount=parse_money(1), rate=parse_money("0.1"), at=NOW)}
+    late = _town("0.0001", **fields).round(waste=wasted)
+    assert bool(late.commands) == goes, "waste is no way round it"
+    assert {entry.verdict for entry in late.verdicts if not goes} <= {"savings-threshold"}
+    both = _town("0.0001", disruptionPrice=0.001, **fields)
+    assert both.round(waste=wasted).commands, "but with a disruptionPrice it is"
 
 
 def test_the_command_knows_when_it_has_paid() -> None:
@@ -252,6 +260,6 @@ def test_the_load_of_a_pool() -> None:
     """The requests of all pods that would move, and what an average node has; only for pools that price restarts."""
     town = _town("0.001")
     found = Decider().round(replace(town.question(), in_flight=InFlight(nominated=("busy", "rest")))).loads
-    assert found == {"default": PoolLoad(total=(79 * 50, 79 * 64 * 2**20), node=(4000, 16 * 2**30))}
+    assert found == {"default": PoolLoad(total=(79 * 50, 79 * 64 * 2**20), node=(4000, 16 * 2**30), prior=20 * MINUTE)}
     town.pool(disruption={})
     assert town.round().loads == {}

@@ -68,10 +68,10 @@ def test_the_frontier_has_a_row_for_each_course(tmp_path: Path) -> None:
         _edge("karpenter", 1.0, 100),
         _edge("karpenter Balanced", 1.2, 20),
         _edge("recommended", 1.1, 20),
-        _edge("one price 0.005", 1.05, 10),
+        _edge(frontier.told(0.005), 1.05, 10),
     ]
     rows = [row | frontier.gaps(row, made) for row in made]
-    assert frontier.summary(rows)[-1] == "| tide | x 1 | 2 | Balanced | +1.8, -7.7, -6.2 |  |  | ?, -15.4, ? |"
+    assert frontier.summary(rows)[-1] == "| tide | x 1 | 2 | Balanced | +1.8, -7.7, -6.2 | ?, -15.4, ? |"
     stamp = {"commit": "abc", "date": "2026-01-01", "python": "3.11"}
     (tmp_path / "quality.json").write_text(json.dumps({**stamp, "rows": rows}))
     write_page(tmp_path)

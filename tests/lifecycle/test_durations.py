@@ -79,7 +79,7 @@ def test_a_level_that_lasted_lasts(loads: list[tuple[int, int]], since: int) -> 
             durations.update(_load(*((amount, 0) if resource == 0 else (0, amount))), Store(), minute * MINUTE)
         found = _known(durations, 90 * MINUTE)
         assert found.calm_since == NOW + timedelta(minutes=since)
-        assert found.expected(NOW + timedelta(minutes=90)) == max(PRIOR, (90 - since) * MINUTE // 4)
+        assert found.expected(NOW + timedelta(minutes=90)) == max(PRIOR, (90 - since) * MINUTE // 3)
 
 
 def test_what_happens_within_a_minute_counts() -> None:

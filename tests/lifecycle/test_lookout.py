@@ -133,7 +133,7 @@ def test_phases_in_which_pods_count(phase: Phase) -> None:
 def test_the_pod_that_the_next_eviction_waits_for(owner: str, node: str, wakes: bool, phase: Phase) -> None:
     """A pod that has a node wakes the command that evicted a pod of the same owner, until the evictions are over."""
     run, store = _run(phase), _store()
-    run.in_the_air = (Evicted("c1/evict/default/p/u", LOOKED_AT, "n", None, ("o-1", "o-2"), frozenset()),)
+    run.in_the_air = (Evicted("c1/evict/default/p/u", LOOKED_AT, "n", None, (True, 0, 0), ("o-1", "o-2"), frozenset()),)
     lookout = _looked_at(run, store)
     tree = {"metadata": {"name": "p", "ownerReferences": [{"uid": owner}]}, "spec": {"nodeName": node}}
     pod = msgspec.convert(tree, Pod)

@@ -44,6 +44,9 @@ from tests.support.command_cases import (
 )
 from tests.support.conversation import deployment, pod, replica_set
 
+SIZE = (True, -1000, -(2**20))
+"""Of a pod as `pod` builds it: no certain node, one CPU, 1 MiB."""
+
 # ---------------------------------------------------------------- evictions and surges
 
 
@@ -130,7 +133,7 @@ def test_when_the_next_pod_goes(
     answered(made, evictions.evict_id(made, first), answer)
     evictions.note(made, first, view(first, pod("y", "a"), pod("old", "b"), elapsed=10 * SECOND))
     [evicted] = made.in_the_air
-    assert evicted == Evicted("mine/evict/d/x/x", 10 * SECOND, "a", None, ("rs",), frozenset({"x", "y", "old"}))
+    assert evicted == Evicted("mine/evict/d/x/x", 10 * SECOND, "a", None, SIZE, ("rs",), frozenset({"x", "y", "old"}))
     items = [pod("y", "a"), pod("old", "b"), pod("v", "", "third")]
     items += [pod("w", "", pending)] if pending else []
     items += [pod("new", "b", bound)] if bound else []
@@ -140,7 +143,7 @@ def test_when_the_next_pod_goes(
     assert [type(order) for order in asked] == ([EvictPod] if landed else [])
     if landed:
         siblings = frozenset(item.metadata.uid for item in seen.store.pods_owned_by("rs"))
-        assert made.in_the_air == (Evicted("mine/evict/d/y/y", seen.elapsed, "a", None, ("rs",), siblings),)
+        assert made.in_the_air == (Evicted("mine/evict/d/y/y", seen.elapsed, "a", None, SIZE, ("rs",), siblings),)
     assert evictions.is_over(made, seen) is False
     alone = view(*items[1:], elapsed=seen.elapsed, evicts=True)
     last = replace(made, in_the_air=(evicted,))
@@ -162,11 +165,11 @@ def _wave(made: Run, seen: View) -> list[str]:
 
 
 def test_side_by_side_only_where_places_differ() -> None:
-    """Pods for other places go at once, largest first; those for the same place wait for it, and so do unplanned ones.
+    """Pods of one size for other places go at once; those for the same place wait for it, and so do unplanned ones.
 
     A node's next eviction waits for the answer to its last one: each writes the record that names all of them.
     """
-    sizes = {"p1": "9", "p2": "8", "p3": "7", "p4": "6", "p5": "5", "p6": "4"}
+    sizes = {"p1": "9", "p2": "9", "p3": "9", "p4": "9", "p5": "9", "p6": "9"}
     on = {"p1": "a", "p2": "b", "p3": "c", "p4": "a", "p5": "d", "p6": "e"}
     places = {"p1": "x", "p2": "x", "p3": "y", "p4": "z"}
     made = run("a", "b", "c", "d", "e", phase=Phase.EVICTING)
@@ -189,7 +192,7 @@ def test_side_by_side_each_pod_of_an_owner_has_to_come_back() -> None:
     """Of two pods of one owner that left together, the place of each is free again only when two new ones came."""
     made = run("a", "b", phase=Phase.EVICTING)
     made.command = _plan({"p1": "x", "p2": "y", "p3": "x"})
-    pods = [pod("p1", "a", cpu="3"), pod("p2", "b", cpu="2"), pod("p3", "b", cpu="1")]
+    pods = [pod("p1", "a", cpu="3"), pod("p2", "b", cpu="3"), pod("p3", "b", cpu="3")]
     seen = view(*pods, evicts=True, evicts_side_by_side=True)
     assert _wave(made, seen) == ["p1", "p2"]
     for name in ("p1", "p2"):
@@ -197,6 +200,21 @@ def test_side_by_side_each_pod_of_an_owner_has_to_come_back() -> None:
     seen.store.observe(pod("new-1", "x"))
     assert _wave(made, seen) == []
     seen.store.observe(pod("new-2", "y"))
+    assert _wave(made, seen) == ["p3"]
+
+
+def test_side_by_side_a_smaller_pod_waits() -> None:
+    """It could take the room that a larger one in the air needs, wherever the plan puts it."""
+    made = run("a", "b", "c", phase=Phase.EVICTING)
+    made.command = _plan({"p1": "x", "p2": "y", "p3": "z"})
+    pods = [pod("p1", "a", "rs-1", cpu="3"), pod("p2", "b", "rs-2", cpu="3"), pod("p3", "c", "rs-3", cpu="2")]
+    seen = view(*pods, evicts=True, evicts_side_by_side=True)
+    assert _wave(made, seen) == ["p1", "p2"]
+    for name in ("p1", "p2"):
+        answered(made, f"mine/evict/d/{name}/{name}", "")
+    seen.store.observe(pod("new-1", "x", "rs-1"))
+    assert _wave(made, seen) == [], "p2 is in the air"
+    seen.store.observe(pod("new-2", "y", "rs-2"))
     assert _wave(made, seen) == ["p3"]
 
 
@@ -219,7 +237,7 @@ def test_evictions_end_with_the_patience_or_the_right() -> None:
     assert evictions.is_over(made, view(pod("y", "a"), elapsed=190 * SECOND))
     answered(made, "mine/evict/d/y/y", Failure.FORBIDDEN)
     assert evictions.is_over(made, view(pod("x", "a"), elapsed=10 * SECOND))
-    unasked = run("a", phase=Phase.EVICTING, in_the_air=(Evicted("unknown", 0, "a", None, (), frozenset()),))
+    unasked = run("a", phase=Phase.EVICTING, in_the_air=(Evicted("unknown", 0, "a", None, SIZE, (), frozenset()),))
     assert evictions.next_pods(unasked, view(pod("y", "a")))
 
 

@@ -109,5 +109,5 @@ def test_the_engine_tells_the_round_which_pools_are_restless(want: str, quiet: i
 
 
 def test_what_is_asked_for_by_default() -> None:
-    """The quiet period is off by default and half an hour in the recommended policy."""
-    assert (DOVETAIL.quiet_before_haste, RECOMMENDED.quiet_before_haste) == (0, QUIET)
+    """The quiet period is off by default, and in the recommended policy, which learns how long savings last."""
+    assert DOVETAIL.quiet_before_haste == RECOMMENDED.quiet_before_haste == 0

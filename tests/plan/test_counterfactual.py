@@ -221,11 +221,14 @@ def test_one_timer_after_the_other() -> None:
     assert [entry.question.now for entry in late] == [early[1].question.now]
 
 
-@pytest.mark.parametrize("price", [{"disruptionPrice": 0.01}, {"restartPrice": "0.002"}], ids=["waste", "one price"])
+WASTE = {"consolidationSavingsThreshold": 0.02, "disruptionPrice": 0.01}
+
+
+@pytest.mark.parametrize("price", [WASTE, {"restartPrice": "0.002"}], ids=["waste", "one price"])
 def test_the_time_in_the_sentence_is_the_time_at_which_it_goes(price: dict[str, Any]) -> None:
     """A node that waits for money: the moment that its gate names is asked about, with what is wasted until then."""
     town = Town(kind("m", "0.10", cpu=4))
-    town.pool(disruption={"consolidationSavingsThreshold": 0.02, **price}, limits={"nodes": "0"})
+    town.pool(disruption=price, limits={"nodes": "0"})
     for name, pods in (("busy", 20), ("rest", 25)):
         town.node(name, "m")
         town.fill(name, pods, cpu="50m")

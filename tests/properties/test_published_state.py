@@ -10,7 +10,6 @@ from dovetail.decide.question import Question
 from dovetail.lifecycle.published import decode_state, encode_state, live_question, state_of
 from dovetail.model.policies.managed import managed_pools
 from dovetail.model.settings import RECOMMENDED
-from dovetail.model.timing.duration import MINUTE
 from dovetail.sim.run import add_controllers
 from dovetail.sim.scenarios.scenario import Policy, load_scenario
 from dovetail.sim.scenarios.stage import Stage
@@ -35,13 +34,7 @@ def _beside(question: Question, text: bytes) -> Question:
     return live_question(plain, state)
 
 
-RESTARTS = replace(
-    RECOMMENDED,
-    pool_defaults=(("restartPrice", "0.001"),),
-    quiet_before_haste=0,
-    waste_floor=0,
-    launch_price=10 * MINUTE,
-)
+RESTARTS = replace(RECOMMENDED, pool_defaults=(("restartPrice", "0.001"),))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +66,7 @@ def test_a_plan_beside_the_controller_says_what_the_controller_says(name: str, p
         looks += len(engine.runs) > 0
         waits += len(own.settling) + len(own.settling_nodes) + len(own.waste)
         phases = [(run.phase, run.nodes) for run in engine.runs]
-        priced = isinstance(policy, Policy)
+        priced = isinstance(policy, Policy) or policy == "recommended"
         assert beside.persistence == (own.persistence if priced else {})
         assert beside.earning.keys() == own.earning.keys()
         assert beside.in_flight.leaving == own.in_flight.leaving, phases

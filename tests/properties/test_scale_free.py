@@ -1,4 +1,4 @@
-"""Multiplying every price by the same number changes no decision (docs/rules.md#one-price)."""
+"""Multiplying every price by the same number changes no decision of `recommended` (docs/rules.md#one-price)."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,12 +12,12 @@ import pytest
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.money import UNIT
 from dovetail.model.persistence import Persistence
-from dovetail.model.settings import RECOMMENDED, Settings
+from dovetail.model.settings import RECOMMENDED
 from dovetail.model.timing.duration import MINUTE
 from dovetail.model.waste import Wasted
 from dovetail.sim.ledger import Result
 from dovetail.sim.run import run_scenario
-from dovetail.sim.scenarios.scenario import Policy, load_scenario
+from dovetail.sim.scenarios.scenario import load_scenario, recommended_policy
 from dovetail.sim.scenarios.simulated_cloud import catalogue_of
 from tests.support.design_world import NOW, Town, kind
 from tests.support.sizes import size
@@ -25,14 +25,8 @@ from tests.support.sizes import size
 SCALES = ("0.35", "4", "10")
 TINY = "0.000001"
 """At this level any rounding to a fixed part of a dollar would show."""
-SETTINGS: Settings = replace(
-    RECOMMENDED,
-    waste_floor=0,
-    quiet_before_haste=0,
-    launch_price=10 * MINUTE,
-    preferences_open_nodes=False,
-    pool_defaults=(),
-)
+TIMES = (None, "15m", "7m/cpu")
+"""Prices of a restart that mean the same at any level; None: what `recommended` says."""
 
 
 def scaled(catalogue: Catalogue, factor: Fraction) -> Catalogue:
@@ -47,15 +41,15 @@ def scaled(catalogue: Catalogue, factor: Fraction) -> Catalogue:
     return replace(catalogue, instance_types=tuple(kinds))
 
 
-def _town(dice: Random, price: str) -> Town:
+def _town(dice: Random, price: str | None) -> Town:
     """Build a small cluster of machines of odd prices."""
     kinds = [
         kind(f"m{cpu}-{family}", f"{cpu * 0.0217 * cost:.6f}", cpu=cpu, memory=4 * cpu)
         for family, cost in (("a", 1.0), ("b", 0.913))
         for cpu in (2, 4, 8)
     ]
-    town = Town(*kinds, settings=SETTINGS)
-    town.pool(disruption={"restartPrice": price})
+    town = Town(*kinds, settings=RECOMMENDED)
+    town.pool(disruption={} if price is None else {"restartPrice": price})
     for number in range(dice.randint(4, 9)):
         made = dice.choice(kinds)
         town.node(f"n{number}", made.name, age=timedelta(hours=3))
@@ -87,27 +81,32 @@ def _decided(town: Town, factor: Fraction, seed: int) -> Any:
 def test_rounds(seed: int) -> None:
     """The same commands, refusals and times to look again at any price level; a price in dollars is scaled too."""
     dollars = Fraction(seed % 7, 1000)
-    for price in ("15m", f"{float(dollars)}"):
+    for price in (*TIMES, f"{float(dollars)}"):
         plain = _decided(_town(Random(seed), price), Fraction(1), seed)
         for scale in (*SCALES, TINY):
-            told = price if price == "15m" else f"{float(dollars * Fraction(scale)):.15f}"
+            told = price if price in TIMES else f"{float(dollars * Fraction(scale)):.15f}"
             assert _decided(_town(Random(seed), told), Fraction(scale), seed) == plain, (price, scale)
 
 
-def _days(price: str) -> Iterator[tuple[Fraction, Result]]:
-    scenario = load_scenario("issue-7146")
+def _days(course: str, price: str | None) -> Iterator[tuple[Fraction, Result]]:
+    scenario = load_scenario(course)
     base = catalogue_of(scenario)
     for scale in ("1", *SCALES):
         factor = Fraction(scale)
-        told = price if price.endswith("m") else f"{float(Fraction(price) * factor)}"
-        policy = Policy(name="one-price", settings=SETTINGS, disruption={"restartPrice": told})
+        policy = recommended_policy()
+        if price is not None:
+            told = price if price in TIMES else f"{float(Fraction(price) * factor)}"
+            policy = replace(policy, disruption={"restartPrice": told})
         yield factor, run_scenario(replace(scenario, catalogue=scaled(base, factor)), policy, 0, 100 * MINUTE)
 
 
-@pytest.mark.parametrize("price", ["15m", "0.005"])
-def test_simulated_hours(price: str) -> None:
-    """A simulated scale-down takes the same course at any price level, and its bill is in proportion."""
-    (_, plain), *others = list(_days(price))
+@pytest.mark.parametrize(
+    ("course", "price"),
+    [("issue-7146", None), ("issue-7146", "15m"), ("issue-7146", "0.005"), ("batch-churn", None)],
+)
+def test_simulated_hours(course: str, price: str | None) -> None:
+    """Simulated hours take the same course at any price level, and their bills are in proportion."""
+    (_, plain), *others = list(_days(course, price))
     assert plain.pods_disrupted > 0
     for factor, result in others:
         assert (result.actions, result.pods_disrupted, result.lives) == (

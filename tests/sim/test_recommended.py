@@ -16,6 +16,7 @@ from dovetail.model import names
 from dovetail.model.money import parse_money
 from dovetail.model.objects import NodePool
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, RECOMMENDED, RECOMMENDED_DISRUPTION, Search, SteeringMode
+from dovetail.model.timing.duration import MINUTE
 from dovetail.sim.replay import default_policies
 from dovetail.sim.scenarios.scenario import load_policy, load_scenario
 
@@ -35,25 +36,46 @@ def test_a_policy_may_start_from_it(tmp_path: Path) -> None:
 
 
 def test_the_settings_of_run_may_start_from_it(tmp_path: Path) -> None:
-    """Pools without values get the recommended threshold and price; others keep their values."""
+    """Pools without values get the price of a restart; what a pool sets itself holds beside it."""
     file = tmp_path / "settings.yaml"
     file.write_text("base: recommended\nbatchMaximum: 7\n")
     settings = load_settings(file)
     assert settings.batch_maximum == 7
     assert settings.replacements_max == RECOMMENDED.replacements_max == 4
     silent, loud = effective_policy(_pool(), settings), effective_policy(_pool(disruptionPrice=1), settings)
-    assert silent.savings_threshold == parse_money(RECOMMENDED_DISRUPTION["consolidationSavingsThreshold"])
-    assert silent.disruption_price == parse_money(RECOMMENDED_DISRUPTION["disruptionPrice"])
-    assert silent.origins["disruptionPrice"] == "settings"
+    for policy in (silent, loud):
+        assert policy.restart_price is not None
+        assert policy.restart_price.text == RECOMMENDED_DISRUPTION["restartPrice"]
+        assert policy.origins["restartPrice"] == "settings"
+        assert policy.savings_threshold == 0
+    assert silent.disruption_price is None
     assert (loud.disruption_price, loud.origins["disruptionPrice"]) == (parse_money(1), "spec")
-    assert effective_policy(_pool(), DOVETAIL).disruption_price is None
+    assert effective_policy(_pool(), DOVETAIL).restart_price is None
+
+
+def test_nothing_in_it_is_dollars() -> None:
+    """Its only price is a time, so it means the same at any price level; the old dollars are off."""
+    price = effective_policy(_pool(), RECOMMENDED).restart_price
+    assert price is not None
+    assert (price.dollars, price.time, price.per_cpu) == (0, 10 * MINUTE, True)
+    assert set(RECOMMENDED_DISRUPTION) == {"restartPrice"}
+    assert RECOMMENDED.pool_defaults == tuple(RECOMMENDED_DISRUPTION.items())
+    assert RECOMMENDED.waste_floor == RECOMMENDED.quiet_before_haste == 0
+    assert RECOMMENDED.launch_price == 10 * MINUTE
+
+
+def test_rules_that_only_it_switches_on() -> None:
+    """Each is a named setting, off by default."""
+    rules = ("preferences_open_nodes", "asks_the_scheduler", "evictions_side_by_side", "jobs_wait")
+    assert [getattr(RECOMMENDED, name) for name in rules] == [False, True, True, True]
+    assert [getattr(DOVETAIL, name) for name in rules] == [True, False, False, False]
 
 
 @pytest.mark.parametrize(
     ("disruption", "annotation", "threshold", "origin"),
     [
-        ({}, None, 0.021, "settings"),
-        ({"consolidationSavingsThreshold": 0.01}, None, 0.021, "settings"),
+        ({}, None, 0, "default"),
+        ({"consolidationSavingsThreshold": 0.01}, None, 0, "spec"),
         ({"consolidationSavingsThreshold": 0.011}, None, 0.011, "spec"),
         ({"consolidationSavingsThreshold": 0}, None, 0, "spec"),
         ({"consolidationSavingsThreshold": 0.01}, "consolidationSavingsThreshold: 0.01", 0.01, "annotation"),

@@ -249,6 +249,7 @@ RULES: tuple[Rule, ...] = (
     field_rule("restart price in dollars", "restartPrice", "0.005", "-0.005"),
     field_rule("restart price is a text", "restartPrice", "0", 0.005),
     field_rule("restart price as a time", "restartPrice", "1h30m", "1d"),
+    field_rule("restart price as a time of a CPU", "restartPrice", "7m30s/cpu", "10m/gpu"),
     field_rule("restart price without exponent", "restartPrice", "123456789.000000000000000001", "1e9"),
     field_rule("restart price in a few digits", "restartPrice", "99999h", "100000h"),
     field_rule("restart price is not empty", "restartPrice", "15m", ""),

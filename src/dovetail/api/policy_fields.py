@@ -90,7 +90,8 @@ def _money(number: Any) -> Money:
 def _restart_price(text: str) -> RestartPrice:
     if text[-1].isdigit():
         return RestartPrice(dollars=_money(text), text=text)
-    return RestartPrice(time=parse_nillable(text, "smh") or 0, text=text)
+    time, slash, _ = text.partition("/")
+    return RestartPrice(time=parse_nillable(time, "smh") or 0, per_cpu=bool(slash), text=text)
 
 
 def consolidation_policy(word: str) -> ConsolidationPolicy:
@@ -128,9 +129,9 @@ _DAYS: Final = Form(
     read=lambda text: parse_nillable(text, "smhd"),
 )
 _PRICE: Final = Form(
-    pattern=r"^([0-9]{1,9}(\.[0-9]{1,18})?|([0-9]{1,5}(s|m|h))+)$",
-    must_be="dollars such as '0.005', or a duration of s, m and h parts such as 15m",
-    write='dollars such as "0.005", or a time such as 15m',
+    pattern=r"^([0-9]{1,9}(\.[0-9]{1,18})?|([0-9]{1,5}(s|m|h))+(/cpu)?)$",
+    must_be="dollars such as '0.005', or a duration of s, m and h parts such as 15m or 10m/cpu",
+    write='dollars such as "0.005", or a time such as 15m or 10m/cpu',
     longest=32,
     read=_restart_price,
 )
@@ -240,12 +241,13 @@ FIELDS: Final = (
         attribute="restart_price",
         form=_PRICE,
         description="What one unit of disruption cost, about a pod's restart, is worth: dollars such as 0.005, or a "
-        "time such as 15m, which is that much of the pod's own share of its node's price. A consolidation must then "
-        "be expected to save that much before the saving ends. Unset: off. Alpha. Ignored on a static pool.",
+        "time such as 15m, which is that much of the pod's own share of its node's price; 10m/cpu is that much of "
+        "the price of one CPU of its node. A consolidation must then be expected to save that much before the saving "
+        "ends. Unset: off. Alpha. Ignored on a static pool.",
         for_consolidation=True,
         by_settings=True,
         docs=DocsRow(
-            'a text: dollars (`"0.005"`) or a time (`15m`); alpha',
+            'a text: dollars (`"0.005"`) or a time (`15m`, `10m/cpu`); alpha',
             "unset: off; set: a cost command must be expected to save what its restarts are worth before the saving "
             "ends ([one price](better-decisions.md#one-price))",
         ),

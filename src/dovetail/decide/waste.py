@@ -168,6 +168,9 @@ def as_waste(work: Work, facts: NodeFacts, refusal: Refusal) -> Refusal:
     if refusal.gate not in (Gate.SAVINGS_THRESHOLD, Gate.RESTART_PRICE):
         return refusal
     if scene.haste.restarts.applies(facts):
+        amount, unit = scene.haste.own_threshold(facts)
+        if refusal.savings * unit < amount:
+            return replace(refusal, gate=Gate.SAVINGS_THRESHOLD)
         return _as_restart_price(work, facts, refusal)
     earning, worth = scene.haste.restarts.earning_until(facts), facts.asked_waste(scene.now)
     if earning is not None and worth is not None:

@@ -9,9 +9,9 @@ from dovetail.model.timing.duration import MINUTE
 
 PRIOR: Final = 16 * MINUTE
 """How long a saving lasts in a pool that has shown nothing yet."""
-PRIOR_MAX: Final = 40 * MINUTE
+PRIOR_MAX: Final = 54 * MINUTE
 """The same, at most, where its objects say that it was calm for long."""
-CALM: Final = (1, 4)
+CALM: Final = (1, 3)
 """For which share of the time that its load was level a pool is expected to stay so."""
 _MICROSECOND: Final = timedelta(microseconds=1)
 

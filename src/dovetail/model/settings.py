@@ -240,11 +240,8 @@ KARPENTER_1_15: Final = Settings(
     batch_maximum=101,
     stabilization=Stabilization(empty=0, expired=0, drifted=0, cost=0),
 )
-RECOMMENDED_DISRUPTION: Final[dict[str, str | float]] = {
-    "consolidationSavingsThreshold": 0.021,
-    "disruptionPrice": 0.005,
-}
-"""What the recommended policy asks of a pool: the bar for haste, and what a restart is worth."""
+RECOMMENDED_DISRUPTION: Final[dict[str, str | float]] = {"restartPrice": "10m/cpu"}
+"""What the recommended policy asks of a pool: what a restart is worth, at any price level."""
 RECOMMENDED_NAME: Final = "recommended"
 RECOMMENDED: Final = Settings(
     policy=RECOMMENDED_NAME,
@@ -253,10 +250,12 @@ RECOMMENDED: Final = Settings(
     stabilization=Stabilization(empty=30 * _SECOND),
     stabilization_ends=StabilizationEnds.LANDED,
     evictions_in_order=True,
+    evictions_side_by_side=True,
     steering=SteeringMode.PREFER,
     jobs_wait=True,
-    quiet_before_haste=30 * _MINUTE,
-    waste_floor=10**16,
+    launch_price=10 * _MINUTE,
+    preferences_open_nodes=False,
+    asks_the_scheduler=True,
     pool_defaults=tuple(RECOMMENDED_DISRUPTION.items()),
 )
 """What the docs recommend to a new user, found by experiments on all scenarios and recordings."""

@@ -41,7 +41,7 @@ _DOVETAILS: Final[tuple[dict[str, Any], ...]] = (
     {"consolidationGracePeriod": "10m"},
     {"consolidationGracePeriod": "30m"},
 )
-_PRICES: Final = (0.005, 0.001, 0.0025, 0.01, 0.02)
+_PRICES: Final = ("0.005", "0.001", "0.0025", "0.01", "0.02")
 _MORE_KARPENTERS: Final[tuple[dict[str, Any], ...]] = (
     {"consolidateAfter": "30s"},
     {"consolidateAfter": "2m"},
@@ -60,10 +60,11 @@ _MORE_DOVETAILS: Final[tuple[dict[str, Any], ...]] = (
     {"consolidationGracePeriod": "30m", "consolidationSavingsThreshold": 0.05},
 )
 _MORE_RECOMMENDED: Final[tuple[dict[str, Any], ...]] = (
-    {"disruptionPrice": 0.05},
-    *({"disruptionPrice": price, "consolidateAfter": "5m"} for price in (0.005, 0.02)),
-    *({"disruptionPrice": price, "consolidationGracePeriod": "10m"} for price in (0.005, 0.02)),
-    *({"disruptionPrice": 0.005, "consolidationSavingsThreshold": least} for least in (0.01, 0.05)),
+    {},
+    {"restartPrice": "0.05"},
+    *({"restartPrice": price, "consolidateAfter": "5m"} for price in ("0.005", "0.02")),
+    *({"restartPrice": price, "consolidationGracePeriod": "10m"} for price in ("0.005", "0.02")),
+    {"restartPrice": "0.005", "consolidationSavingsThreshold": 0.05},
 )
 
 
@@ -93,7 +94,7 @@ def choices() -> tuple[Choice, ...]:
     return (
         *(_karpenter(fields) for fields in _KARPENTERS),
         *(_dovetail(fields) for fields in _DOVETAILS),
-        *(_recommended({"disruptionPrice": price}) for price in _PRICES),
+        *(_recommended({"restartPrice": price}) for price in _PRICES),
     )
 
 
@@ -116,7 +117,7 @@ def _dovetail(fields: Mapping[str, Any]) -> Choice:
 
 def _recommended(fields: Mapping[str, Any]) -> Choice:
     return Choice(
-        name=f"{RECOMMENDED_NAME} {_shown(fields)}",
+        name=f"{RECOMMENDED_NAME} {_shown(fields)}".rstrip(),
         fields={**RECOMMENDED_DISRUPTION, **fields},
         words={"base": RECOMMENDED_NAME},
         is_dovetails=True,

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
+from typing import Final
 
 import msgspec
 
@@ -27,6 +28,9 @@ from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.timing.duration import DAY, HOUR, NEVER, DurationError, later, parse_go_duration, parse_simple
 from dovetail.scheduling.pods.requests import amounts, spec_requests
 from dovetail.scheduling.pods.surge import Surge
+
+_ONE_CPU: Final = 1000
+"""Millicores."""
 
 
 @lru_cache(maxsize=1024)
@@ -282,7 +286,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return what the restarts of its pods are worth to its pool, as a ratio: restartPrice x disruption cost.
 
         A price that is a time counts for each pod as so much of its own share of this node's price, which
-        commitments don't change (docs/rules.md#one-price).
+        commitments don't change, or of one CPU of this node (docs/rules.md#one-price).
         """
         price = None if self.policy is None else self.policy.restart_price
         if price is None:
@@ -290,9 +294,15 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
         if not price.time:
             return price.dollars * amount, unit
-        share = self.mover_share
+        share = self.cpu_share if price.per_cpu else self.mover_share
         paid = self.price if self.list_price is None else self.list_price
         return price.time * paid * amount * share.numerator, HOUR * unit * share.denominator
+
+    @cached
+    def cpu_share(self) -> Fraction:
+        """Return which share of this node one CPU is: all of it, if it has less."""
+        room = {} if self.node is None else amounts(self.node.status.allocatable)
+        return Fraction(_ONE_CPU, max(_ONE_CPU, room.get("cpu", 0)))
 
     @cached
     def mover_share(self) -> Fraction:

@@ -53,9 +53,14 @@ class Haste:
         """Return what a node must save even after it has wasted enough, as a ratio."""
         asked = self.restarts.asked(facts)
         if asked is not None:
-            return asked.later()
+            return _larger(asked.later(), self.own_threshold(facts))
         floor = self._settings.waste_floor * facts.disruption_cost(self._now) if self._settings.waste_floor else 0
         return floor.numerator, floor.denominator
+
+    def own_threshold(self, facts: NodeFacts) -> tuple[int, int]:
+        """Return what a node must save, whatever was wasted, as its pool sets a threshold and no `disruptionPrice`."""
+        policy = facts.policy
+        return (0, 1) if policy is None or policy.disruption_price is not None else facts.required_savings(self._now)
 
     def asked_savings(self, facts: NodeFacts) -> tuple[int, int]:
         """Return what a node must save to go at once, as a ratio; Jobs are not considered here."""

@@ -19,12 +19,12 @@ from dovetail.decide.question import Question
 from dovetail.model.persistence import UNKNOWN, Persistence, was_calm
 from dovetail.model.timing.duration import DAY, HOUR, MINUTE, later
 
-PAID_TWICE: Final = 4 * MINUTE
+PAID_TWICE: Final = 2 * MINUTE
 """For how long a node is paid after its pods have begun to leave: drain and shutdown."""
 LEAST: Final = MINUTE
 LONGEST: Final = DAY
 """The shortest and the longest duration that is ever expected."""
-PATIENT: Final = 30 * MINUTE
+PATIENT: Final = 45 * MINUTE
 """The least duration that is assumed for savings once as much was wasted as the restarts are worth."""
 Ratio = tuple[int, int]
 

@@ -71,13 +71,14 @@ class View:
 class Evicted(msgspec.Struct, frozen=True):
     """A pod that a command evicted: its eviction, when, its node, its owners, and which pods they had then.
 
-    `place`: where it is planned to go; None: the plan doesn't say.
+    `place`: where it is planned to go; None: the plan doesn't say. `size`: which pods can take each other's places.
     """
 
     ident: str
     at: int
     node: str
     place: str | None
+    size: tuple[bool, int, int]
     owners: tuple[str, ...]
     siblings: frozenset[str]
     """By uid; any other pod of these owners came after the eviction."""

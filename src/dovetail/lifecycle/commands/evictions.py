@@ -3,10 +3,10 @@
 See docs/rules.md#evictions. The plan packs pods largest first, but a drain evicts all at once, and then small pods may
 take the places of large ones. So the pods of a command's nodes are evicted one by one, the largest first; the next one
 follows when the previous one is bound again or a short time has passed. Side by side (`evictionsSideBySide`), a pod
-waits only for those that are planned for the same place: order matters only among pods that compete for room. The
-first new pod of its owner that has a node counts as the previous one (`Lookout` makes the command look at once); a pod
-without a successor delays little. Karpenter drains whatever is refused, and whatever is left when the time is over.
-Sits in lifecycle, below `steps` and `signals`.
+does not wait for those of its own size that are planned for other places: they can take each other's, while a smaller
+pod could take the room that a larger one needs. The first new pod of its owner that has a node counts as the previous
+one (`Lookout` makes the command look at once); a pod without a successor delays little. Karpenter drains whatever is
+refused, and whatever is left when the time is over. Sits in lifecycle, below `steps` and `signals`.
 """
 
 from typing import Final
@@ -56,13 +56,18 @@ def _left(run: Run, view: View) -> list[Pod]:
     return sorted(found, key=_by_size)
 
 
+def _size(pod: Pod) -> tuple[bool, int, int]:
+    """Return what decides where a pod stands in the order."""
+    amounts = pod_requests(pod)
+    return not _is_picky(pod), -amounts.get("cpu", 0), -amounts.get("memory", 0)
+
+
 def _by_size(pod: Pod) -> tuple[bool, int, int, str, str]:
     """Order pods as the plan places them: the largest first. Pods that require certain nodes come before all others.
 
     Those have fewer possible places, which pods without such requirements must not take.
     """
-    amounts, meta = pod_requests(pod), pod.metadata
-    return not _is_picky(pod), -amounts.get("cpu", 0), -amounts.get("memory", 0), meta.namespace, meta.name
+    return *_size(pod), pod.metadata.namespace, pod.metadata.name
 
 
 def _is_picky(pod: Pod) -> bool:
@@ -74,9 +79,9 @@ def _is_picky(pod: Pod) -> bool:
 def next_pods(run: Run, view: View) -> list[Pod]:
     """Return the pods to evict now; none while one has not landed that they could compete with for room.
 
-    In order: the next one, once the one before has landed. Side by side: also pods that are planned for other places
-    than all that have not landed yet. A node's next eviction waits for the answer to its last one, because each writes
-    the record on the node, which names all of them.
+    In order: the next one, once the one before has landed. Side by side: also pods of the same size that are planned
+    for other places than all that have not landed yet. A node's next eviction waits for the answer to its last one,
+    because each writes the record on the node, which names all of them.
     """
     run.in_the_air = air = tuple([entry for entry in run.in_the_air if not _has_landed(run, entry, view)])
     if air and not view.evicts_side_by_side:
@@ -93,11 +98,14 @@ def next_pods(run: Run, view: View) -> list[Pod]:
 def _apart(run: Run, left: list[Pod], air: tuple[Evicted, ...]) -> list[Pod]:
     """Return the pods, in order, that compete with none before them and none in the air."""
     found: list[Pod] = []
-    places = {entry.place for entry in air}
+    places, size = {entry.place for entry in air}, air[0].size if air else None
     nodes = {entry.node for entry in air if not run.attempts.succeeded(entry.ident)}
     for pod in left:
         if None in places:
             break  # nobody knows where that one goes
+        if size is not None and _size(pod) != size:
+            break  # all others are smaller and could take the room of those before
+        size = _size(pod)
         place = _place(run, pod)
         if place is None and places:
             break
@@ -118,7 +126,7 @@ def note(run: Run, pod: Pod, view: View) -> None:
     owners = tuple([owner.uid for owner in pod.metadata.owner_references])
     siblings = frozenset(other.metadata.uid for uid in owners for other in view.store.pods_owned_by(uid))
     ident, node = evict_id(run, pod), pod.spec.node_name
-    run.in_the_air += (Evicted(ident, view.elapsed, node, _place(run, pod), owners, siblings),)
+    run.in_the_air += (Evicted(ident, view.elapsed, node, _place(run, pod), _size(pod), owners, siblings),)
 
 
 def _has_landed(run: Run, evicted: Evicted, view: View) -> bool:

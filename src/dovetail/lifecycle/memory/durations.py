@@ -2,9 +2,9 @@
 
 See docs/rules.md#one-price. Two things say how long the next saving will last. *What was learned*: of the last ten
 nodes that commands removed to save money, how long each stayed away until a provisioner opened another (the estimate of
-an exponential with one observation more, the prior). *Calm*: a load that has stayed at today's level for an hour stays
-for about an hour more; a node that a provisioner opens ends that. In memory: forgotten without harm. Times are
-nanoseconds of the engine's own clock. Decides nothing. Sits in lifecycle, below `engine`.
+an exponential with one observation more, the prior). *Calm*: a load that has stayed at today's level for three hours
+is expected to stay for one more; a node that a provisioner opens ends that. In memory: forgotten without harm. Times
+are nanoseconds of the engine's own clock. Decides nothing. Sits in lifecycle, below `engine`.
 """
 
 from collections import deque

@@ -52,11 +52,13 @@ class Budget:
 class RestartPrice:
     """What the restart of one unit of disruption cost is worth (docs/rules.md#one-price): dollars, or a time.
 
-    `time` (nanoseconds) is that much of the pod's own share of its node's price.
+    `time` (nanoseconds) is that much of the pod's own share of its node's price; with `per_cpu`, of one CPU of its
+    node, so that every restart counts alike.
     """
 
     dollars: Money = 0
     time: int = 0
+    per_cpu: bool = False
     text: str = ""
 
 
