@@ -165,7 +165,9 @@ def test_tune_drops_early_what_is_beaten(
     ("words", "sentence"),
     [
         (("tune",), "give one of a RECORDING, a captured cluster with -f FILE, and a trace"),
-        (("tune", "{rec}", "--restart-price", "-1"), "--restart-price is -1.0"),
+        (("tune", "{rec}", "--restart-price", "-1"), "--restart-price is -1; write dollars"),
+        (("tune", "{rec}", "--restart-price", "15m"), "--restart-price is 15m; write dollars"),
+        (("tune", "{rec}", "--restart-price", "nan"), "--restart-price is nan; write dollars"),
         (("tune", "{rec}", "--seeds", "0"), "--seeds is 0"),
         (("replay", "{rec}", "--types", "x"), "x: can't be read"),
         (("replay", "{rec}", "--types", "x", "--catalog", "y"), "--types and --catalog both name the instance types"),

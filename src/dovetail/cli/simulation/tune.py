@@ -52,7 +52,7 @@ def register(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("recording", metavar="RECORDING", nargs="?", help="what `dovetail record` wrote")
     parser.add_argument(
-        "--restart-price", metavar="D", type=float, default=None, help="dollars a restart is worth (default: 0.005)"
+        "--restart-price", metavar="D", default=None, help="dollars a restart is worth (default: 0.005)"
     )
     parser.add_argument("--seeds", metavar="N", type=int, default=2, help="runs of each policy (default: 2)")
     parser.add_argument("--trace", metavar="FILE", help="a trace of pods, as `dovetail simulate trace-replay` takes it")
@@ -76,9 +76,12 @@ def run(args: argparse.Namespace) -> int:
     from dovetail.sim.halving import plan_of, search
     from dovetail.sim.tune import RESTART_PRICE, choices, more_choices, tuning_of
 
-    price = RESTART_PRICE if args.restart_price is None else args.restart_price
+    try:
+        price = RESTART_PRICE if args.restart_price is None else float(args.restart_price)
+    except ValueError:
+        price = -1.0
     if not 0 <= price <= 1e6:
-        raise InputError(f"--restart-price is {price}; write dollars, 0 or more, such as 0.005")
+        raise InputError(f"--restart-price is {args.restart_price}; write dollars, 0 or more, such as 0.005")
     if not 1 <= args.seeds <= _MOST_SEEDS:
         raise InputError(f"--seeds is {args.seeds}; write a number from 1 to {_MOST_SEEDS}")
     if (args.recording is not None) + bool(args.files) + (args.trace is not None) != 1:
