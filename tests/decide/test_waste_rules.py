@@ -167,6 +167,6 @@ def test_how_waste_is_told(unplaced: Any, when: str) -> None:
     assert told.gate is Gate.WASTE
     assert (told.due is None) is bool(unplaced)
     assert (told.figures["at"] is None) is bool(unplaced)
-    assert told.why.endswith(f"{when}.") or (not unplaced and " at 2026-05-13T15:30:0" in told.why)
+    assert f"{when}; so far" in told.why or (not unplaced and " at 2026-05-13T15:30:0" in told.why)
     price = change(refusal, gate=Gate.PRICE)
     assert as_waste(context, _node("n"), price) is price
