@@ -72,7 +72,7 @@ class _Context:
         self.least: Any = parts.pop("least", [(0, None)])
         self.simulated: list[tuple[Sequence[NodeFacts], bool, Any]] = []
         lands = parts.get("unready")
-        self.scene = self
+        self.scene, self.hasty = self, False
         self.starting = SimpleNamespace(
             destination=lambda _: lands, lands=lambda nodes, _: [lands is not None for _ in nodes]
         )
@@ -109,7 +109,9 @@ class _Context:
     def required_savings(self, _: NodeFacts) -> tuple[int, int]:
         return self.required.numerator, self.required.denominator
 
-    def simulate(self, nodes: Sequence[NodeFacts], *, for_cost: bool, launchable: Any = ALL_TYPES) -> SimulationResult:
+    def simulate(
+        self, nodes: Sequence[NodeFacts], *, for_cost: bool, launchable: Any = ALL_TYPES, in_full: bool = True
+    ) -> SimulationResult:
         self.simulated.append((nodes, for_cost, launchable))
         return self.simulation
 
