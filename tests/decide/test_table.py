@@ -113,7 +113,7 @@ def _check(table: GateTable, gates: GateContext, awaited: dict[str, list[Pod]]) 
     assert table.closed_to_moved_pods(now) == (hidden if gates.settings.rules.grace_period else [])
     pools = {facts.pool_name for facts in nodes if facts.drifted or facts.will_drift}
     assert (set(table.claimed_pools()), set(table.rolling_pools())) == ({facts.pool_name for facts in nodes}, pools)
-    assert table.has_unreadable_pods == any(facts.unreadable for facts in nodes)
+    assert table.unreadable_values() == [text for facts in nodes for text in facts.unreadable]
     assert table.in_cost_order(range(len(nodes)), gates.settings, now) == in_cost_order(nodes, gates.settings, now)
 
 

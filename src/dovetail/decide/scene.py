@@ -349,7 +349,7 @@ class Scene:
         """Return the total disruption cost of nodes: exact and then rounded, or Karpenter's own figure."""
         if self.settings.rules.float_prices:
             return sum(facts.karpenter_disruption_cost(self.now) for facts in nodes)
-        return float(sum(facts.disruption_cost(self.now) for facts in nodes))
+        return float(sum(facts.disruption_cost(self.now) for facts in nodes if facts.pod_costs))
 
     @cached
     def _sources(self) -> dict[str, Source]:

@@ -10,6 +10,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from dovetail.api.drift import will_drift
 from dovetail.api.pod_windows import PodWindow
@@ -383,3 +385,9 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def empty_for_karpenter(self) -> bool:
         """Return whether no pod has a positive cost: what Karpenter v1.15 calls empty."""
         return self.positive_costs == 0
+
+
+def rescheduling_costs(nodes: Sequence[NodeFacts]) -> npt.NDArray[np.float64]:
+    """Return `rescheduling_cost_float` of many nodes."""
+    costs: npt.NDArray[np.float64] = 1.0 + np.array([facts.positive_costs for facts in nodes]) / cost.UNIT
+    return costs

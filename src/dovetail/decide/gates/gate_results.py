@@ -60,7 +60,7 @@ round).
 Sentence = Callable[[NodeFacts, GateContext], Said]
 
 
-class GateRule(NamedTuple):
+class GateRule(msgspec.Struct, frozen=True, eq=False):
     """One gate: until when it is closed, why it is closed, and what is said of a node that passes."""
 
     gate: Gate
