@@ -228,7 +228,7 @@ class Scene:
     @cached
     def chains(self) -> Chains:
         """Return gates 1 to 7 of every node, for every method."""
-        return Chains(self.by_name, self.gate_context, self._awaiting.by_node)
+        return Chains(self.by_name, self.gate_context, self._awaiting.by_node, self._open_gates.closed_for)
 
     @cached
     def _awaiting(self) -> _Awaiting:

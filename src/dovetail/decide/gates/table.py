@@ -486,6 +486,11 @@ class OpenGates:
             found[(flags & _REPAIRS) == 0] = 1
         return found
 
+    def closed_for(self, name: str) -> int:
+        """Return the rules that are closed for a node, as bits."""
+        row = self._table.names.rows[name]
+        return int(self._closed[row]) | (_PDB if self._is_refused(row) else 0)
+
     def ends(self) -> list[FirstClosed]:
         """Return where the gates of all nodes end for each method, by name; many nodes share one answer."""
         closed = self._closed
