@@ -192,7 +192,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return its pool's pause, even if it has ended."""
         return None if self.pool is None else read_pause(self.pool)
 
-    @cached
+    @property
     def hidden_until(self) -> datetime | None:
         """Return when its grace period ends."""
         return None if self.grace_period is None else self.grace_period.until
@@ -204,7 +204,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return 0, 1
         return self.policy.savings_threshold * self.pod_costs, cost.UNIT * self.expire_after
 
-    @cached
+    @property
     def counted(self) -> bool:
         """Return whether budgets count it: managed, initialized, its instance not terminating (docs/rules.md#budgets).
 
@@ -212,7 +212,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """
         return self.claim is not None and (self.initialized or self.rebooting) and not self.instance_terminating
 
-    @cached
+    @property
     def used(self) -> bool:
         """Return whether it uses up budget: it is leaving, rebooting or not ready (docs/rules.md#budgets)."""
         return bool(self.marked) or self.rebooting or not self.ready
