@@ -33,7 +33,8 @@ for minute, passing in ((0, "b"), (59, "b"), (60, "ab")):
     opened = OpenGates(table, gates, dict)
     assert "".join(facts.name for facts in opened.of(Method.EMPTY)) == passing, minute
     assert dict(opened.ends()[0])[Method.EMPTY] == (None if minute == 60 else Gate.WINDOW)
-    assert candidates.gates_of(nodes[0], gates)[Method.EMPTY].open is (minute == 60)
+    chain = candidates.chain_of(nodes[0], gates, Method.EMPTY, opened.closed_for("a"))
+    assert chain.open is (minute == 60)
     assert table.next_change(gates.now) == (None if minute == 60 else NOW + minutes(60))
 """
 

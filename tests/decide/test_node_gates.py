@@ -16,7 +16,7 @@ from dovetail.decide.facts.drainability import PdbVeto, Protection
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.vetoes import Vetoes
 from dovetail.decide.gates import candidates, method_rules, node_rules, timers
-from dovetail.decide.gates.candidates import awaited, gates_of
+from dovetail.decide.gates.candidates import awaited
 from dovetail.decide.gates.gate_results import GateContext, GateRule, passed
 from dovetail.decide.gates.table import GateTable, OpenGates
 from dovetail.model import names
@@ -28,6 +28,7 @@ from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.model.verdicts import Gate, GateResult
 from dovetail.scheduling.pods.surge import Surge
 from tests.support.design_world import stamp
+from tests.support.gates import gates_of
 from tests.support.nodes import NOW, facts_of, minutes
 
 MINUTE = 60 * 10**9

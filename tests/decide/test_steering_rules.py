@@ -57,13 +57,13 @@ def _context(
         haste=SimpleNamespace(restless_until=lambda facts: parts.get("restless", {}).get(facts.name)),
         settings=parts.get("settings", PREFER),
         gate_context=SimpleNamespace(managed_pools=parts.get("managed")),
-        index_of=lambda facts: [each.name for each in nodes].index(facts.name),
         needs=SimpleNamespace(
             demand=np.array(wants or [(0, 0)]),
             of=lambda chosen, _: [[each.name for each in nodes].index(facts.name) for facts in chosen],
         ),
         snapshot=SimpleNamespace(
             frame=frame,
+            index={facts.name: place for place, facts in enumerate(nodes)},
             surroundings=SimpleNamespace(features=SimpleNamespace(has=lambda gate: gate in gates)),
         ),
     )

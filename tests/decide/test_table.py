@@ -14,7 +14,7 @@ from dovetail.decide.facts.drainability import PdbVeto, Protection
 from dovetail.decide.facts.node_facts import NodeFacts, odd_spans
 from dovetail.decide.facts.vetoes import Vetoes
 from dovetail.decide.gates import table as module
-from dovetail.decide.gates.candidates import OWN_RULES, RULES, gates_of, pod_rules, rules_before_pods
+from dovetail.decide.gates.candidates import OWN_RULES, RULES, Chains, pod_rules, rules_before_pods
 from dovetail.decide.gates.gate_results import GateContext
 from dovetail.decide.gates.table import NOBODY, GateTable, OpenGates, in_cost_order
 from dovetail.model import names
@@ -24,6 +24,7 @@ from dovetail.model.policies.controls import RepairRule
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from tests.support.design_world import stamp
+from tests.support.gates import gates_of
 from tests.support.nodes import NOW, facts_of, minutes
 from tests.support.sizes import size
 
@@ -96,6 +97,8 @@ def _check(table: GateTable, gates: GateContext, awaited: dict[str, list[Pod]]) 
     ends = []
     for facts in nodes:
         chains = gates_of(facts, gates)
+        if table.by_name[facts.name] is facts:
+            assert Chains(table.by_name, gates, dict, opened.closed_for)[facts.name] == chains
         own = [(method, None if chain.open else chain.results[-1].gate.value) for method, chain in chains.items()]
         waited = facts.name in awaited
         ends.append([(m, "nominated" if waited and g is None and m is Method.EMPTY else g) for m, g in own])
@@ -113,7 +116,7 @@ def _check(table: GateTable, gates: GateContext, awaited: dict[str, list[Pod]]) 
     assert table.closed_to_moved_pods(now) == (hidden if gates.settings.rules.grace_period else [])
     pools = {facts.pool_name for facts in nodes if facts.drifted or facts.will_drift}
     assert (set(table.claimed_pools()), set(table.rolling_pools())) == ({facts.pool_name for facts in nodes}, pools)
-    assert table.has_unreadable_pods == any(facts.unreadable for facts in nodes)
+    assert table.unreadable_values() == [text for facts in nodes for text in facts.unreadable]
     assert table.in_cost_order(range(len(nodes)), gates.settings, now) == in_cost_order(nodes, gates.settings, now)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +12,6 @@ from dovetail.model.objects import Node, NodeClaim, NodeClaimStatus, NodeSpec, O
 from dovetail.model.settings import Settings
 from dovetail.scheduling.launch.machines import Resources
 from dovetail.scheduling.pods.bindings import NodeNames
-from dovetail.scheduling.reading import index as index_module
-from dovetail.scheduling.reading.index import NodeIndex
 from dovetail.scheduling.reading.rows import NodeRows, RowRegistries, read_rows
 from dovetail.scheduling.room import Sizes
 
@@ -162,17 +159,3 @@ def test_marked_nodes_leave() -> None:
     assert [bool(why) for why in reasons] == [True, False]
     assert staying.tolist() == [False, True]
     assert rows.staying(())[1].tolist() == [True, True]
-
-
-@given(st.lists(_NAMES), st.lists(_NAMES), st.integers(0, 6), st.lists(st.sampled_from("abcdex"), max_size=12))
-def test_an_index_finds_what_a_dict_finds(first: list[str], second: list[str], many: int, asked: list[str]) -> None:
-    """Whether few or many names are asked for, each is found at its last place, or not at all."""
-    every = [*sorted(first), *sorted(second)]
-    plain = {name: place for place, name in enumerate(every)}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_module, "_MANY", many)
-        index = NodeIndex(every, len(first), has_namesakes=len(plain) != len(every))
-        assert [index.get(name, -1) for name in asked] == [plain.get(name, -1) for name in asked]
-        assert [name in index for name in asked] == [name in plain for name in asked]
-    assert index == plain
-    assert len(index) == len(plain)

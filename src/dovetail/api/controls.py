@@ -4,6 +4,7 @@ One set of rules for `validate`, which shows the findings, and for `policy`, whi
 See docs/rules.md#controls. Sits in api, below policy and validate.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -52,7 +53,7 @@ def _lengths(written: Mapping[str, Any], keys: tuple[str, ...], path: str) -> It
     """Yield durations of the right form that don't fit a 64-bit integer of nanoseconds."""
     for key in keys:
         text = written.get(key)
-        if isinstance(text, str) and PARTS.fullmatch(text) and is_too_long(text):
+        if isinstance(text, str) and re.fullmatch(PARTS, text) and is_too_long(text):
             yield error(f"{path}.{key}", text, "is longer than anything can last", "write a shorter one, such as 10m")
 
 

@@ -8,9 +8,10 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
+
+import msgspec
 
 from dovetail.api.findings import InputError
 from dovetail.cli.output import print_document, print_lines, print_page
@@ -41,8 +42,7 @@ class Figures(Protocol):
 F = TypeVar("F", bound=Figures)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterAnswer(Generic[F]):
+class ClusterAnswer(msgspec.Struct, Generic[F], frozen=True, kw_only=True):
     """What one cluster answered: its document and its figures; or why it did not."""
 
     cluster: str

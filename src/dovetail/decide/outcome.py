@@ -62,8 +62,7 @@ class MethodResult(msgspec.Struct, frozen=True, kw_only=True):
         return REASON_OF[self.method]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetRow:
+class BudgetRow(msgspec.Struct, frozen=True, kw_only=True):
     """What a pool allows for a reason now, how much of it is used, and what is left.
 
     By its flat budgets. `allowed_with_domains`, `left_with_domains`: the same within its topology budgets, which cap

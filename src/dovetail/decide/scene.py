@@ -228,7 +228,7 @@ class Scene:
     @cached
     def chains(self) -> Chains:
         """Return gates 1 to 7 of every node, for every method."""
-        return Chains(self.by_name, self.gate_context, self._awaiting.by_node)
+        return Chains(self.by_name, self.gate_context, self._awaiting.by_node, self._open_gates.closed_for)
 
     @cached
     def _awaiting(self) -> _Awaiting:
@@ -349,7 +349,7 @@ class Scene:
         """Return the total disruption cost of nodes: exact and then rounded, or Karpenter's own figure."""
         if self.settings.rules.float_prices:
             return sum(facts.karpenter_disruption_cost(self.now) for facts in nodes)
-        return float(sum(facts.disruption_cost(self.now) for facts in nodes))
+        return float(sum(facts.disruption_cost(self.now) for facts in nodes if facts.pod_costs))
 
     @cached
     def _sources(self) -> dict[str, Source]:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.facts.node_facts import NodeFacts, rescheduling_costs
 from dovetail.decide.facts.victims import STAYS
 from dovetail.decide.scene import Scene
 from dovetail.decide.steering_plan import NOTHING, SteeringPlan
@@ -38,14 +38,11 @@ def steer(scene: Scene) -> SteeringPlan:
         return NOTHING
     ranked = _ranked(_open_ones(scene), scene.price_scale)
     closing = _closing(scene, ranked)
-    restless = frozenset(facts.name for facts in closing if scene.haste.restless_until(facts) is not None)
-    chosen = frozenset(facts.name for facts in closing)
-    victims = () if _karpenter_marks(scene) else scene.victims.on(ranked, chosen, restless)
-    return SteeringPlan(
-        closing=tuple(facts.name for facts in closing),
-        victims=victims,
-        worth=tuple((facts.name, facts.savings_ratio) for facts in closing),
-    )
+    names = tuple([facts.name for facts in closing])
+    restless = frozenset([facts.name for facts in closing if scene.haste.restless_until(facts) is not None])
+    victims = () if _karpenter_marks(scene) else scene.victims.on(ranked, frozenset(names), restless)
+    ratios = np.array([facts.price_float for facts in closing]) / rescheduling_costs(closing)
+    return SteeringPlan(closing=names, victims=victims, worth=tuple(zip(names, ratios.tolist(), strict=True)))
 
 
 def _karpenter_marks(scene: Scene) -> bool:
@@ -68,14 +65,14 @@ def _open_ones(scene: Scene) -> list[NodeFacts]:
 def _ranked(nodes: Sequence[NodeFacts], scale: Money) -> list[NodeFacts]:
     """Order nodes, given by name: most dollars per pod first, with a bonus for nodes that are already closing."""
     prices = np.array([facts.price for facts in nodes], dtype=object)
-    ratios = (prices / scale).astype(np.float64) / [facts.rescheduling_cost_float for facts in nodes]
+    ratios = (prices / scale).astype(np.float64) / rescheduling_costs(nodes)
     keys = -ratios * [STAYS if facts.closing else 1.0 for facts in nodes]
     return [nodes[place] for place in np.argsort(keys, kind="stable").tolist()]
 
 
 def _closing(scene: Scene, ranked: Sequence[NodeFacts]) -> list[NodeFacts]:
     """Return the first nodes in rank whose pods fit in the room of all others; one that is closing may be left out."""
-    frame, needs = scene.snapshot.frame, scene.needs
+    frame, needs, index = scene.snapshot.frame, scene.needs, scene.snapshot.index
     room: Floats = np.where(frame.open[:, None], np.maximum(frame.room, 0), 0).astype(np.float64)
     left: Floats = room.sum(axis=0)
     asked: Floats = np.zeros(frame.room.shape[1])
@@ -85,7 +82,7 @@ def _closing(scene: Scene, ranked: Sequence[NodeFacts]) -> list[NodeFacts]:
         part = ranked[begin : begin + count]
         rows = needs.of(part, scene.snapshot)
         demand = needs.demand[rows].astype(np.float64)
-        own = room[[scene.index_of(facts) for facts in part]]
+        own = room[[index.get(facts.name, -1) for facts in part]]
         sums = np.cumsum(np.concatenate((asked[None], demand)), axis=0)[1:]
         rests = np.subtract.accumulate(np.concatenate((left[None], own)), axis=0)[1:]
         margins = np.array([1.0 if facts.closing else MARGIN for facts in part])

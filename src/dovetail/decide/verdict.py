@@ -61,7 +61,7 @@ class Verdicts:
                 break
         self._thorough = count <= FIRST_GATE_PODS_MAX
         # Beyond that some nodes wait for their turn to be simulated, and which ones follows from the order of all.
-        self._judges_all = self._settled = self._thorough or count + work.pods_simulated <= PODS_MAX
+        self._settled = self._thorough or count + work.pods_simulated <= PODS_MAX
 
     def all(self) -> tuple[NodeVerdict, ...]:
         """Return every node's verdict, by name."""
@@ -113,9 +113,9 @@ class Verdicts:
         return closed, self._decided(facts, outlook, wanted) if settled else None, outlook
 
     def _rule_out(self) -> None:
-        """Find what is certain about all cost candidates that are judged at once: faster than one by one."""
+        """Find what is certain about all cost candidates at once: faster than one by one."""
         run, known = self._runs.get(Method.SINGLE_NODE), self._work.certain
-        if run is None or not self._judges_all:
+        if run is None:
             return
         asked = [
             facts

@@ -3,8 +3,7 @@
 Sentences only, in a stable order. Sits in decide, below the round.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
 
 from dovetail.api.commitments import unknown_parts
 from dovetail.api.findings import shown
@@ -61,7 +60,7 @@ def warnings_of(scene: Scene, rolling: Sequence[RollChange] = ()) -> tuple[str, 
         found.extend(_rolls(scene, pools[name], rolls.get(name) or read_rollout(pools[name])))
     found.extend(_requests(scene))
     found.extend(unhealthy.warnings(scene))
-    unreadable = [*_unreadable_claims(scene), *_unreadable_pods(scene)]
+    unreadable = [*_unreadable_claims(scene), *scene.table.unreadable_values()]
     found.extend(unreadable[:UNREADABLE_MAX])
     if len(unreadable) > UNREADABLE_MAX:
         found.append(f"{len(unreadable) - UNREADABLE_MAX} more NodeClaims or pods have values that can't be read")
@@ -101,11 +100,6 @@ def _unreadable_claims(scene: Scene) -> Iterator[str]:
     for claim in claims if table.may_be_noted(len(claims)) else ():
         for key, text in odd_spans(claim):
             yield f"NodeClaim {claim.metadata.name}: spec.{key} ({shown(text)}) is not a duration; {closes[key]}"
-
-
-def _unreadable_pods(scene: Scene) -> Iterable[str]:
-    """Return which pods have unreadable values, and the consequence."""
-    return chain.from_iterable([facts.unreadable for facts in scene.nodes]) if scene.table.has_unreadable_pods else ()
 
 
 def _marks(scene: Scene, pool: NodePool) -> Iterator[str]:

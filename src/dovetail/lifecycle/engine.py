@@ -448,8 +448,10 @@ class Engine:
     def _steer(self, result: Decision) -> None:
         """Mark next victims and closing nodes, or remove these marks (docs/rules.md#steering)."""
         state = self._state
+        if not state.acts:
+            return
         plan = NOTHING if state.settings.steering is SteeringMode.OFF else result.steering
-        if state.acts and (plan is not NOTHING or state.store.steered_pods or state.store.closing_nodes):
+        if plan is not NOTHING or state.store.steered_pods or state.store.closing_nodes:
             rate = state.settings.steering_writes_per_minute
             state.out.extend(self._steering.wanted(plan, state.store, state.elapsed, rate, state.manages))
 

@@ -3,13 +3,12 @@
 A plain value between `lifecycle`, which remembers it, and `scheduling`, which simulates with it.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from dovetail.model.objects import ResourceList
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GrownSize:
+class GrownSize(msgspec.Struct, frozen=True, kw_only=True):
     """The largest requests of the containers of pods that came back; `owner`: in words, for people."""
 
     owner: str

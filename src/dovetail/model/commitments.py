@@ -9,10 +9,11 @@ worked examples. Pure; knows no nodes and no settings file. Sits in the model.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 from typing import Final, NamedTuple
+
+import msgspec
 
 from dovetail.model import names
 from dovetail.model.money import Money
@@ -37,8 +38,7 @@ class CommitmentKind(StrEnum):
     SAVINGS_PLAN = "SavingsPlan"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commitment:
+class Commitment(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is paid for whether it is used or not.
 
     `region`: empty: any. `instance_types`, `families`: what it is for; neither: everything. `count`: machines of each
@@ -104,8 +104,7 @@ def units_of(instance_type: str, milli_cpu: int) -> Fraction:
     return Fraction(max(milli_cpu, 1), 500)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class Use(msgspec.Struct, frozen=True, kw_only=True):
     """What is used of a commitment. In dollars an hour for a savings plan, in machines or units for reservations."""
 
     commitment: Commitment
@@ -118,8 +117,7 @@ class Use:
         return self.available - self.used
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bill:
+class Bill(msgspec.Struct, frozen=True, kw_only=True):
     """An hour's bill, in units of `Money`. `covered`: how much of each kind of machine is covered, and by what."""
 
     committed: Fraction

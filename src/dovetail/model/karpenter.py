@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+import msgspec
+
 from dovetail.model.cluster import Cluster
 from dovetail.model.objects import Condition, TopologySpreadConstraint, condition
 
@@ -94,8 +96,7 @@ class KarpenterSettings:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Features:
+class Features(msgspec.Struct, frozen=True, kw_only=True):
     """Which gates count as on, and the source of each gate that is named or differs from its default."""
 
     on: frozenset[FeatureGate] = ON_BY_DEFAULT

@@ -9,6 +9,8 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Final
 
+import msgspec
+
 from dovetail.model.commitments import Commitment
 from dovetail.model.karpenter import KarpenterSettings
 from dovetail.model.money import Money
@@ -105,8 +107,7 @@ class WhenUnreachable(StrEnum):
     PROCEED = "Proceed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertGate:
+class AlertGate(msgspec.Struct, frozen=True, kw_only=True):
     """A Prometheus instant query; any sample in its result holds all pools (docs/rules.md#health)."""
 
     url: str
@@ -115,24 +116,21 @@ class AlertGate:
     when_unreachable: WhenUnreachable = WhenUnreachable.HOLD
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recordings:
+class Recordings(msgspec.Struct, frozen=True, kw_only=True):
     """Where the controller records what happens in the cluster (docs/recordings.md), and how long that is kept."""
 
     path: str
     keep: int = 14 * 24 * 60 * _MINUTE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surcharge:
+class Surcharge(msgspec.Struct, frozen=True, kw_only=True):
     """What comes on top of the price of every node of a kind of NodeClass; EKS Auto Mode's fee is of this form."""
 
     node_class_kind: str
     share: Fraction
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tariff:
+class Tariff(msgspec.Struct, frozen=True, kw_only=True):
     """What is really paid for machines: commitments, discounts and surcharges. All policies of a run share one."""
 
     commitments: tuple[Commitment, ...] = ()

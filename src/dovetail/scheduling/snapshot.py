@@ -220,7 +220,7 @@ class Snapshot:
     @property
     def index(self) -> Mapping[str, int]:
         """Return the indexes of all nodes, by name."""
-        return self.rows.index.every or self.rows.index
+        return self.rows.index
 
     def node_index(self, name: str) -> int | None:
         """Return the index of a node, by name."""

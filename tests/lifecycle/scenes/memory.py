@@ -3,6 +3,8 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import msgspec
+
 from dovetail.decide.outcome import BlockedMove, BudgetRow
 from dovetail.decide.refusal import Refusal
 from dovetail.decide.steering_plan import SteeringPlan, Victim
@@ -225,7 +227,7 @@ def what_is_announced() -> list[str]:
     batch = BlockedMove(nodes=("a", "b"), node_pools=("web",), refusal=together)
     planner.budgets, planner.blocked, planner.warnings = (row,), (batch, move), ("Look at this.",)
     talk.begin().run(35)
-    planner.budgets = (replace(row, used=2, left=0),)
+    planner.budgets = (msgspec.structs.replace(row, used=2, left=0),)
     planner.warnings = ("Look at this.", "And at that.")
     world.add_node("c")
     talk.flush()

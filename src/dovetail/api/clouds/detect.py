@@ -7,8 +7,9 @@ Knows nothing of prices.
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from dovetail.api.clouds.tables import region_of, regions
 from dovetail.model.catalogue import CatalogueError
@@ -29,8 +30,7 @@ _PREFIXES: Final = (
 _ZONE_TAILS: Final = {"aws": re.compile(r"(?<=\d)[a-z]$"), "gcp": re.compile(r"-[a-z]$"), "azure": re.compile(r"-\d$")}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Home:
+class Home(msgspec.Struct, frozen=True, kw_only=True):
     """Where a cluster runs, according to its nodes; an empty cloud or region is unknown.
 
     `others`: catalogues of further regions that some nodes are in.

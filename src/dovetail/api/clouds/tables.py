@@ -6,7 +6,8 @@ sources named in NOTICE-catalogue.md. Knows columns as text; the modules of the 
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
 from dovetail.model.money import parse_money
@@ -15,8 +16,7 @@ from dovetail.model.objects import SelectorRequirement
 Row = dict[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Region:
+class Region(msgspec.Struct, frozen=True, kw_only=True):
     """A region with a built-in table: its date, its number of types, and what is not known about it."""
 
     cloud: str

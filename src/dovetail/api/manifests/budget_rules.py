@@ -61,7 +61,7 @@ def _pairs(budget: dict[str, Any], path: str) -> Iterator[Finding]:
 
 def duration_findings(duration: Any, path: str, consequence: str) -> Iterator[Finding]:
     """Check the length of a window: hours and minutes, more than zero, within 64 bits."""
-    if not isinstance(duration, str) or WINDOW_LENGTH.fullmatch(duration) is None:
+    if not isinstance(duration, str) or re.fullmatch(WINDOW_LENGTH, duration) is None:
         return
     if is_too_long(duration):
         yield error(path, duration, "is longer than anything can last", "write hours and minutes such as 8h")

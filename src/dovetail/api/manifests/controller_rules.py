@@ -54,7 +54,7 @@ def controller_findings(template: dict[str, Any]) -> Iterator[Finding]:
         path = child("spec.template.metadata.labels", key)
         if key == NODEPOOL:
             yield error(path, key, "can't be set here: it is filled in from the pool's name", "take it out")
-        if LABEL_NAME.fullmatch(key) is None:
+        if re.fullmatch(LABEL_NAME, key) is None:
             yield error(path, key, "is not a valid label name", "write a name such as example.com/team")
         if isinstance(value, str) and not _is_label_value(value):
             yield error(path, value, "is not a valid label value", _LABEL_VALUE_REMEDY)
@@ -110,9 +110,9 @@ def _taints(spec: Any) -> Iterator[Finding]:
                 continue
             path = f"spec.template.spec.{name}[{index}]"
             key, value, effect = (str(taint.get(part, "")) for part in ("key", "value", "effect"))
-            if LABEL_NAME.fullmatch(key) is None:
+            if re.fullmatch(LABEL_NAME, key) is None:
                 yield error(f"{path}.key", key, "is not a valid taint name", "write a name such as example.com/team")
-            if value and LABEL_NAME.fullmatch(value) is None:
+            if value and re.fullmatch(LABEL_NAME, value) is None:
                 yield error(f"{path}.value", value, "is not a valid taint value", _LABEL_VALUE_REMEDY)
             if effect not in ("", "NoSchedule", "PreferNoSchedule", "NoExecute"):
                 yield error(
@@ -140,7 +140,7 @@ def requirement_findings(requirement: dict[str, Any], path: str, controller: _Re
     if operator not in OPERATORS:
         yield error(f"{path}.operator", operator, "is not a valid operator", f"write {' or '.join(OPERATORS)}")
     yield from _restricted(key, f"{path}.key")
-    if LABEL_NAME.fullmatch(key) is None:
+    if re.fullmatch(LABEL_NAME, key) is None:
         yield controller(f"{path}.key", key, "is not a valid label name", "write a name such as kubernetes.io/arch")
     for index, value in enumerate(values):
         if not _is_label_value(value):
@@ -185,7 +185,7 @@ def _capacity_types(
 
 
 def _is_label_value(value: str) -> bool:
-    return len(value) <= 63 and LABEL_VALUE.fullmatch(value) is not None
+    return len(value) <= 63 and re.fullmatch(LABEL_VALUE, value) is not None
 
 
 def _is_count(value: str) -> bool:

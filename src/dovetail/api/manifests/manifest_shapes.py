@@ -6,23 +6,21 @@ are in `validate`. See docs/rules.md#policy; grace-period Proposed Spec, savings
 topology-budgets API Design, disruption-controls Proposed Spec.
 """
 
-import re
 from typing import Final
 
 from dovetail.api.manifests.shape import Kind, Shape
 from dovetail.api.policy_fields import BUDGET_FIELDS, FIELDS, TEXT_MAX, Field, Form
 
-DNS_NAME: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+# Plain texts: `re` compiles a pattern when a value is first checked, which most commands never do.
+DNS_NAME: Final = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
 _NAME: Final = r"(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-QUALIFIED: Final = re.compile(rf"(?:{DNS_NAME.pattern}/)?{_NAME}")
-LABEL_NAME: Final = re.compile(
-    rf"(?:(?=[^/]{{1,253}}/){DNS_NAME.pattern}/)?(?:[A-Za-z0-9][-A-Za-z0-9_.]{{0,61}})?[A-Za-z0-9]"
-)
-LABEL_VALUE: Final = re.compile(rf"(?:{_NAME})?")
-PARTS: Final = re.compile(r"(?:[0-9]+[smh])+")
-_PARTS_OR_NEVER: Final = re.compile(r"(?:[0-9]+[smh])+|Never")
-WINDOW_LENGTH: Final = re.compile(r"(?:[0-9]+[hm]|[0-9]+h[0-9]+m)(?:0s)?")
-NODES: Final = re.compile(r"(?:100|[0-9]{1,2})%|[0-9]+")
+QUALIFIED: Final = rf"(?:{DNS_NAME}/)?{_NAME}"
+LABEL_NAME: Final = rf"(?:(?=[^/]{{1,253}}/){DNS_NAME}/)?(?:[A-Za-z0-9][-A-Za-z0-9_.]{{0,61}})?[A-Za-z0-9]"
+LABEL_VALUE: Final = rf"(?:{_NAME})?"
+PARTS: Final = r"(?:[0-9]+[smh])+"
+_PARTS_OR_NEVER: Final = r"(?:[0-9]+[smh])+|Never"
+WINDOW_LENGTH: Final = r"(?:[0-9]+[hm]|[0-9]+h[0-9]+m)(?:0s)?"
+NODES: Final = r"(?:100|[0-9]{1,2})%|[0-9]+"
 
 REASONS: Final = ("Empty", "Expired", "Drifted", "Underutilized", "Unhealthy")
 OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
@@ -30,7 +28,7 @@ EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _SCHEDULE_MAX: Final = 1024
 
 
-def _text(remedy: str = "", pattern: re.Pattern[str] | None = None, longest: int | None = None) -> Shape:
+def _text(remedy: str = "", pattern: str | None = None, longest: int | None = None) -> Shape:
     return Shape(kind=Kind.TEXT, remedy=remedy, pattern=pattern, longest=longest)
 
 
@@ -44,7 +42,7 @@ def _shape(field: Field, form: Form) -> Shape:
         return Shape(kind=Kind.NUMBER, remedy=form.write, low=0)
     if form.choices:
         return _words(*sorted(form.choices, key=lambda word: word != field.default))
-    return _text(form.write, re.compile(form.pattern), form.longest)
+    return _text(form.write, form.pattern, form.longest)
 
 
 _LENGTH = "a duration such as 30s, 5m or 1h30m"
@@ -115,9 +113,9 @@ NODE_CLASS_REF: Final = Shape(
     kind=Kind.MAP,
     remedy="a map of group, kind and name",
     fields={
-        "group": _text("the API group of the class, such as karpenter.k8s.aws", re.compile(r"[^/]+")),
-        "kind": _text("the kind of the class, such as EC2NodeClass", re.compile(r"(?s:.+)")),
-        "name": _text("the name of the class", re.compile(r"(?s:.+)")),
+        "group": _text("the API group of the class, such as karpenter.k8s.aws", r"[^/]+"),
+        "kind": _text("the kind of the class, such as EC2NodeClass", r"(?s:.+)"),
+        "name": _text("the name of the class", r"(?s:.+)"),
     },
     required=("group", "kind", "name"),
 )

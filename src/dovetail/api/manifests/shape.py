@@ -44,7 +44,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: Kind
     remedy: str = ""
-    pattern: re.Pattern[str] | None = None
+    pattern: str | None = None
     words: tuple[str, ...] = ()
     low: float = -math.inf
     high: float = math.inf
@@ -138,7 +138,7 @@ def _check_plain(shape: Shape, value: Any, path: str) -> Iterator[Finding]:
         yield error(path, value, "is none of the words known here", f"write {' or '.join(shape.words)}")
     elif isinstance(value, str) and len(value) > (shape.longest or _TEXT_MAX):
         yield error(path, value, f"has {len(value)} characters", f"write at most {shape.longest or _TEXT_MAX}")
-    elif shape.pattern is not None and shape.pattern.fullmatch(value) is None:
+    elif shape.pattern is not None and re.fullmatch(shape.pattern, value) is None:
         yield error(path, value, "has the wrong form", _write(shape))
     elif shape.kind is Kind.QUANTITY and isinstance(value, str) and QUANTITY.fullmatch(value) is None:
         yield error(path, value, f"must be {Kind.QUANTITY.value}")

@@ -5,6 +5,7 @@ value and what to write instead. Errors are what the API server would refuse or 
 are doubtful. See docs/rules.md#policy. Sits in api; reads no files.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -105,7 +106,7 @@ def _metadata(tree: dict[str, Any]) -> Iterator[Finding]:
     name = meta.get("name")
     if name is None and not meta.get("generateName"):
         yield error("metadata.name", name, REQUIRED, "write a name")
-    elif name is not None and (not isinstance(name, str) or len(name) > 253 or DNS_NAME.fullmatch(name) is None):
+    elif name is not None and (not isinstance(name, str) or len(name) > 253 or re.fullmatch(DNS_NAME, name) is None):
         yield error("metadata.name", name, "is not a valid object name", "write lower case letters, digits, - and .")
     elif isinstance(name, str) and len(name) > 63 and tree.get("kind") == "NodePool":
         yield warning("metadata.name", name, "becomes a label of each node and is too long for one", "write at most 63")
@@ -113,7 +114,7 @@ def _metadata(tree: dict[str, Any]) -> Iterator[Finding]:
     yield from check(_METADATA, known, "metadata")
     labels = known.get("labels")
     for key in labels if isinstance(labels, dict) else ():
-        if LABEL_NAME.fullmatch(key) is None:
+        if re.fullmatch(LABEL_NAME, key) is None:
             yield error(
                 child("metadata.labels", key), key, "is not a valid label name", "write a name such as example.com/team"
             )

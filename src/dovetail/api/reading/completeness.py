@@ -5,9 +5,12 @@ both are refused unless `--partial` is given. What may be missing because the cl
 snapshot of ours says which kinds it listed, so nothing is guessed about those. Pure; `cli.inputs` asks. Sits in api.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final
+
+import msgspec
 
 from dovetail.api.reading.decode import DecodedObjects
 from dovetail.model.cluster import FIELD_OF, CaptureOrigin, Cluster
@@ -18,6 +21,7 @@ RECAPTURE: Final = (
     "ds,rs,sts,pvc,pv,sc,csinodes,pc,ns -A -o json', or add --partial to go on with what is there"
 )
 _NAMED_MAX: Final = 3
+_namespace: Final = attrgetter("metadata.namespace")
 _WITHOUT: Final = {
     "PodDisruptionBudget": "if there are some, pods are less free to move",
     "DaemonSet": "if there are some, new nodes have less room",
@@ -26,8 +30,7 @@ _WITHOUT: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lacks:
+class Lacks(msgspec.Struct, frozen=True, kw_only=True):
     """What an input lacks: `refusals` make an answer wrong, `warnings` may."""
 
     refusals: tuple[str, ...] = ()
@@ -107,18 +110,19 @@ def _missing_namespaces(decoded: DecodedObjects, cluster: Cluster, listed: froze
             name = _name(pdb.metadata)
             said = f"PodDisruptionBudget {name} expects {pdb.status.expected_pods}"
             peopled.setdefault(pdb.metadata.namespace, said)
-    absent = set(peopled)
-    for pod in cluster.pods:
-        absent.discard(pod.metadata.namespace)
-        if not absent:
-            return
-    missing = sorted(absent)
+    missing = sorted(namespace for namespace in peopled if not _has_pods(cluster, namespace))
     if missing:
-        known = frozenset(pod.metadata.namespace for pod in cluster.pods)
+        known = frozenset(map(_namespace, cluster.pods))
         there = f"of {_some(sorted(known))} only" if len(known) <= _NAMED_MAX else f"of {len(known)} namespaces"
         has = "has" if len(missing) == 1 else "have"
         shown = f"namespace{'s' if len(missing) > 1 else ''} {_some(missing)}"
         yield f"the input has pods {there} and none of {shown}, which {has} some ({peopled[missing[0]]})"
+
+
+def _has_pods(cluster: Cluster, namespace: str) -> bool:
+    """Return whether a namespace has pods; a cluster's objects are sorted by namespace."""
+    at = bisect_left(cluster.pods, namespace, key=_namespace)
+    return at < len(cluster.pods) and _namespace(cluster.pods[at]) == namespace
 
 
 def _some(names: list[str]) -> str:

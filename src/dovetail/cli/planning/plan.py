@@ -3,8 +3,10 @@
 import argparse
 import sys
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from dovetail.api.findings import InputError
 from dovetail.cli.inputs import (
@@ -152,8 +154,7 @@ def _check(args: argparse.Namespace) -> None:
         load_settings_option(args, args.compare)  # an unknown profile is said before anything is read
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answer:
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A round, and what the options asked for beside it."""
 
     question: "Question"

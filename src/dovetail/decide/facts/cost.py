@@ -127,6 +127,8 @@ def lifetime_remaining_float(expire_after: int | None, created: datetime | None,
 
 def node_cost(pod_costs: int, expire_after: int | None, created: datetime | None, now: datetime) -> tuple[int, int]:
     """Return the disruption cost of a node, the sum of its pods' costs (in units) x lifetime remaining, as a ratio."""
+    if not pod_costs:
+        return 0, 1
     left, whole = _life_left(expire_after, created, now)
     return pod_costs * left, UNIT * whole
 

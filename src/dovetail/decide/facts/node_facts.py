@@ -11,6 +11,8 @@ from functools import lru_cache
 from typing import Final
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from dovetail.api.drift import will_drift
 from dovetail.api.pod_windows import PodWindow
@@ -194,7 +196,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return its pool's pause, even if it has ended."""
         return None if self.pool is None else read_pause(self.pool)
 
-    @cached
+    @property
     def hidden_until(self) -> datetime | None:
         """Return when its grace period ends."""
         return None if self.grace_period is None else self.grace_period.until
@@ -206,7 +208,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             return 0, 1
         return self.policy.savings_threshold * self.pod_costs, cost.UNIT * self.expire_after
 
-    @cached
+    @property
     def counted(self) -> bool:
         """Return whether budgets count it: managed, initialized, its instance not terminating (docs/rules.md#budgets).
 
@@ -214,7 +216,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """
         return self.claim is not None and (self.initialized or self.rebooting) and not self.instance_terminating
 
-    @cached
+    @property
     def used(self) -> bool:
         """Return whether it uses up budget: it is leaving, rebooting or not ready (docs/rules.md#budgets)."""
         return bool(self.marked) or self.rebooting or not self.ready
@@ -393,3 +395,9 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     def empty_for_karpenter(self) -> bool:
         """Return whether no pod has a positive cost: what Karpenter v1.15 calls empty."""
         return self.positive_costs == 0
+
+
+def rescheduling_costs(nodes: Sequence[NodeFacts]) -> npt.NDArray[np.float64]:
+    """Return `rescheduling_cost_float` of many nodes."""
+    costs: npt.NDArray[np.float64] = 1.0 + np.array([facts.positive_costs for facts in nodes]) / cost.UNIT
+    return costs

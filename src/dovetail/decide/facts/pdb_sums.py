@@ -4,13 +4,12 @@ As the disruption controller of Kubernetes computes it: percentages are of the p
 up; `minAvailable` as a number counts pods. Sits in decide, at the bottom; `plan.blocking.blockers` asks it, too.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from dovetail.model.objects import PodDisruptionBudget
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PdbSum:
+class PdbSum(msgspec.Struct, frozen=True, kw_only=True):
     """What a PDB allows if every pod is healthy: `spare` pods may be unavailable."""
 
     pods: int

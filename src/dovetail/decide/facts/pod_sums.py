@@ -108,11 +108,16 @@ _GOING: Final = TERMINAL | TERMINATING
 _ORDINARY: Final = frozenset({RESCHEDULABLE, DAEMON})
 
 
-def sum_up(snapshot: Snapshot, index: int, guards: Guards, now: datetime) -> PodSums:
+def reading_of(snapshot: Snapshot) -> cost.CostReading:
+    """Return how the costs of a snapshot's pods are read."""
+    ranked = snapshot.surroundings.features.has(FeatureGate.POD_DELETION_COST)
+    return cost.cost_reading(snapshot.settings.rules, ranked=ranked)
+
+
+def sum_up(snapshot: Snapshot, index: int, guards: Guards, now: datetime, reading: cost.CostReading) -> PodSums:
     """Count the pods of a node."""
     pods = snapshot.pods_on[index]
-    ranked = snapshot.surroundings.features.has(FeatureGate.POD_DELETION_COST)
-    sums = PodSums(pods, cost.cost_reading(snapshot.settings.rules, ranked=ranked))
+    sums = PodSums(pods, reading)
     bindings, surges = snapshot.bindings, snapshot.surges
     asks_all, reschedulable = surges is not NO_SURGES, sums.reschedulable
     movers = daemons = 0

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from dovetail.api.roll_request import RollRequest, read_request
 from dovetail.decide.facts.cache import FactsCache, Inputs, LastReading, Reading
 from dovetail.decide.facts.node_facts import NodeFacts, read_expiry, retirement_age
-from dovetail.decide.facts.pod_sums import PodSums, sum_up
+from dovetail.decide.facts.pod_sums import PodSums, reading_of, sum_up
 from dovetail.decide.facts.vetoes import Vetoes
 from dovetail.decide.gates import timers
 from dovetail.decide.question import Question
@@ -67,6 +67,7 @@ class Reader:
         expected = _expected_by_scheduler(snapshot) if settings.rules.pods_nominate else ()
         self.nominated = frozenset((*settings.nominated_nodes, *in_flight.nominated, *expected))
         self.memory = memory
+        self._costs = reading_of(snapshot)
         self._offers: dict[tuple[str, str, str, str], _Offer] = {}
         memory.look_at(snapshot, settings)
         self.guards = memory.guards
@@ -125,7 +126,7 @@ class Reader:
         pods = self.snapshot.pods_on[index]
         known = self.memory.sums_of(name, pods)
         if known is None:
-            known = sum_up(self.snapshot, index, self.guards, self.now)
+            known = sum_up(self.snapshot, index, self.guards, self.now, self._costs)
             if self.memory.keeps:
                 self.memory.keep_sums(name, pods, known, self.guards.over(pods), self.now)
         return known

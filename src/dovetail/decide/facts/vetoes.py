@@ -13,7 +13,7 @@ from dovetail.decide.facts.drainability import Guards, PdbVeto
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.model.cached import cached
 from dovetail.model.listing import Table
-from dovetail.scheduling.pods.by_node import ByNode
+from dovetail.scheduling.pods.bindings import ByNode
 from dovetail.scheduling.pods.surge import NO_SURGES
 from dovetail.scheduling.snapshot import Snapshot
 

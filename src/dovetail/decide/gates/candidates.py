@@ -8,6 +8,7 @@ in decide, above facts and timers, below the methods.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import takewhile
 
 import msgspec
@@ -113,18 +114,29 @@ class Chain(msgspec.Struct, frozen=True):
         return Chain(self.method, (*self.results, *results))
 
 
-def _rules_of(facts: NodeFacts, rules: tuple[GateRule, ...]) -> tuple[GateRule, ...]:
-    """Return the rules of a node; those of one that backs off have one more."""
-    return rules if facts.resting is None else (*rules, node_rules.not_resting)
+_Step = tuple[int, GateRule, GateResult | None]
+"""A rule, its bit, and its result for all nodes that pass it; None: that differs from node to node."""
 
 
-def _run(rules: tuple[GateRule, ...], facts: NodeFacts, gate_context: GateContext) -> tuple[GateResult, ...]:
+@lru_cache(maxsize=64)
+def _steps(method: Method, *, rests: bool, asks: bool) -> tuple[tuple[_Step, ...], ...]:
+    """Return the rules of a method in three parts: before those about pods, about pods, and its own."""
+    before = rules_before_pods(method)
+    parts = (before if rests else before[:-1], pod_rules(method, empty_asks_pdbs=asks), OWN_RULES.get(method, ()))
+    return tuple(tuple(map(_step, part)) for part in parts)
+
+
+def _step(rule: GateRule) -> _Step:
+    return 1 << RULES.index(rule), rule, rule.passes if isinstance(rule.passes, GateResult) else None
+
+
+def _run(steps: tuple[_Step, ...], facts: NodeFacts, gate_context: GateContext, closed: int) -> tuple[GateResult, ...]:
     results = []
-    for rule in rules:
-        result = rule(facts, gate_context)
-        results.append(result)
-        if not result.passed:
+    for bit, rule, usual in steps:
+        if closed & bit:
+            results.append(rule.result(facts, gate_context, closed=True))
             break
+        results.append(usual or rule.result(facts, gate_context, closed=False))
     return tuple(results)
 
 
@@ -145,21 +157,17 @@ def methods_of(facts: NodeFacts) -> tuple[Method, ...]:
     return tuple(Method) if facts.policy is not None and facts.policy.repair else _PLANNED
 
 
-def chain_of(facts: NodeFacts, gate_context: GateContext, method: Method) -> Chain:
-    """Run a node through gates 1 to 7 of one method."""
-    results = _run(_rules_of(facts, REPAIR_RULES if method is Method.UNHEALTHY else NODE_RULES), facts, gate_context)
+def chain_of(facts: NodeFacts, gate_context: GateContext, method: Method, closed: int) -> Chain:
+    """Run a node through gates 1 to 7 of one method; `closed`: the rules that are closed for it, as bits by `RULES`."""
+    asks = gate_context.settings.rules.empty_asks_pdbs
+    before, pods, own = _steps(method, rests=facts.resting is not None, asks=asks)
+    results = _run(before, facts, gate_context, closed)
     if results[-1].passed:
-        asks = gate_context.settings.rules.empty_asks_pdbs
-        pods = _run(pod_rules(method, empty_asks_pdbs=asks), facts, gate_context)
-        results += tuple(map(_waived, pods)) if lifts_pod_rules(method, facts) else pods
+        found = _run(pods, facts, gate_context, closed)
+        results += tuple(map(_waived, found)) if lifts_pod_rules(method, facts) else found
     if results[-1].passed:
-        results += _run(OWN_RULES.get(method, ()), facts, gate_context)
+        results += _run(own, facts, gate_context, closed)
     return Chain(method, results)
-
-
-def gates_of(facts: NodeFacts, gate_context: GateContext) -> dict[Method, Chain]:
-    """Run a node through gates 1 to 7 for every method."""
-    return {method: chain_of(facts, gate_context, method) for method in methods_of(facts)}
 
 
 def awaited(chain: Chain, pods: Sequence[Pod]) -> Chain:
@@ -177,9 +185,13 @@ class ChainsOfNode(Mapping[Method, Chain]):
     """Gates 1 to 7 of one node by method, each computed on first access."""
 
     def __init__(
-        self, facts: NodeFacts, gate_context: GateContext, awaited: Callable[[], Mapping[str, Sequence[Pod]]]
+        self,
+        facts: NodeFacts,
+        gate_context: GateContext,
+        awaited: Callable[[], Mapping[str, Sequence[Pod]]],
+        closed: int,
     ) -> None:
-        self._facts, self._gate_context, self._awaited = facts, gate_context, awaited
+        self._facts, self._gate_context, self._awaited, self._closed = facts, gate_context, awaited, closed
         self._found: dict[Method, Chain] = {}
 
     def __getitem__(self, method: Method) -> Chain:
@@ -188,7 +200,7 @@ class ChainsOfNode(Mapping[Method, Chain]):
         if found is None:
             if method not in methods_of(self._facts):
                 raise KeyError(method)
-            found = chain_of(self._facts, self._gate_context, method)
+            found = chain_of(self._facts, self._gate_context, method, self._closed)
             pods = self._awaited().get(self._facts.name) if method is Method.EMPTY and found.open else None
             found = self._found[method] = found if pods is None else awaited(found, pods)
         return found
@@ -206,6 +218,7 @@ class Chains(Mapping[str, ChainsOfNode]):
     """Gates 1 to 7 of nodes by name.
 
     `awaited`: returns the nodes that waiting pods would go to; called only for nodes that could be deleted as empty.
+    `closed`: returns the rules that are closed for a node, as bits by `RULES`.
     """
 
     def __init__(
@@ -213,15 +226,18 @@ class Chains(Mapping[str, ChainsOfNode]):
         nodes: Mapping[str, NodeFacts],
         gate_context: GateContext,
         awaited: Callable[[], Mapping[str, Sequence[Pod]]],
+        closed: Callable[[str], int],
     ) -> None:
-        self._nodes, self._gate_context, self._awaited = nodes, gate_context, awaited
+        self._nodes, self._gate_context, self._awaited, self._closed = nodes, gate_context, awaited, closed
         self._found: dict[str, ChainsOfNode] = {}
 
     def __getitem__(self, name: str) -> ChainsOfNode:
         """Return a node's chains, by method."""
         found = self._found.get(name)
         if found is None:
-            found = self._found[name] = ChainsOfNode(self._nodes[name], self._gate_context, self._awaited)
+            found = self._found[name] = ChainsOfNode(
+                self._nodes[name], self._gate_context, self._awaited, self._closed(name)
+            )
         return found
 
     def __iter__(self) -> Iterator[str]:

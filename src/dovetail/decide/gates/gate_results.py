@@ -60,7 +60,7 @@ round).
 Sentence = Callable[[NodeFacts, GateContext], Said]
 
 
-class GateRule(NamedTuple):
+class GateRule(msgspec.Struct, frozen=True, eq=False):
     """One gate: until when it is closed, why it is closed, and what is said of a node that passes."""
 
     gate: Gate
@@ -68,10 +68,18 @@ class GateRule(NamedTuple):
     why: Sentence
     passes: GateResult | Sentence
 
+    def is_closed(self, facts: NodeFacts, gate_context: GateContext) -> bool:
+        """Return whether the gate is closed for a node now."""
+        until = self.closed_until(facts, gate_context)
+        return until is True or (isinstance(until, datetime) and gate_context.now < until)
+
     def __call__(self, facts: NodeFacts, gate_context: GateContext) -> GateResult:
         """Return the result of the gate now, with its sentence."""
-        until = self.closed_until(facts, gate_context)
-        if until and (until is True or gate_context.now < until):
+        return self.result(facts, gate_context, closed=self.is_closed(facts, gate_context))
+
+    def result(self, facts: NodeFacts, gate_context: GateContext, *, closed: bool) -> GateResult:
+        """As above, if it is known whether the gate is closed."""
+        if closed:
             why, figures = self.why(facts, gate_context)
             return GateResult(gate=self.gate, passed=False, why=why, figures=figures)
         if isinstance(self.passes, GateResult):

@@ -9,6 +9,7 @@ be read. Sits in decide, above the rules, below the scene.
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
 
@@ -315,10 +316,10 @@ class GateTable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         """Return the pools that have nodes that drifted or will; none under Karpenter's rules, which roll nothing."""
         return self._by_pool(_ROLLS)
 
-    @property
-    def has_unreadable_pods(self) -> bool:
-        """Return whether a pod has a value that can't be read."""
-        return bool((self.flags & _UNREADABLE).any())
+    def unreadable_values(self) -> list[str]:
+        """Return the values of pods that can't be read, in words, by node."""
+        rows = np.flatnonzero(self.flags & _UNREADABLE).tolist()
+        return list(chain.from_iterable([self.nodes[row].unreadable for row in rows]))
 
     def may_be_noted(self, claims: int) -> bool:
         """Return whether one of so many NodeClaims may have an unreadable duration or a request to be replaced."""
@@ -484,6 +485,11 @@ class OpenGates:
         if method is Method.UNHEALTHY:
             found[(flags & _REPAIRS) == 0] = 1
         return found
+
+    def closed_for(self, name: str) -> int:
+        """Return the rules that are closed for a node, as bits."""
+        row = self._table.names.rows[name]
+        return int(self._closed[row]) | (_PDB if self._is_refused(row) else 0)
 
     def ends(self) -> list[FirstClosed]:
         """Return where the gates of all nodes end for each method, by name; many nodes share one answer."""

@@ -10,9 +10,9 @@ disagree. Sits in decide, beside bounds.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from dovetail.decide.facts.node_facts import NodeFacts
@@ -36,8 +36,7 @@ _READY_MAX = 100
 """If so many initialized nodes could take a pod, nothing is certain: no node has so many pods of a kind."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Takers:
+class _Takers(msgspec.Struct, frozen=True, eq=False):
     """The initialized nodes with room for a pod, each with how many it takes, and the starting ones.
 
     `filled`: whether earlier harmless pods could fill all of these; None: it depends on the pod.

@@ -6,7 +6,7 @@ apply it where pods come in. Sits in the model.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -19,8 +19,7 @@ from dovetail.model.objects import OwnerReference, Pod
 _OWN_NODE: Final = OwnerReference(kind="Node", api_version="v1", name="daemon-like")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DaemonLikePods:
+class DaemonLikePods(msgspec.Struct, frozen=True, kw_only=True):
     """Which pods: of these namespaces (none named: of all), with these labels."""
 
     selector: LabelSelector

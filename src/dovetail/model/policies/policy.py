@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from dovetail.model.money import Money
 from dovetail.model.policies.controls import AllowWindow, Health, RepairRule
 from dovetail.model.policies.reasons import Reason
@@ -48,8 +50,7 @@ class Budget:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestartPrice:
+class RestartPrice(msgspec.Struct, frozen=True, kw_only=True):
     """What the restart of one unit of disruption cost is worth (docs/rules.md#one-price): dollars, or a time.
 
     `time` (nanoseconds) is that much of the pod's own share of its node's price; with `per_cpu`, of one CPU of its

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,6 @@ from dovetail.model.listing import Listing
 from dovetail.model.objects import Pod, PodSpec
 from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.launch.newest import newest_after, newest_by_owner
-from dovetail.scheduling.pods.by_node import ByNode, Listed
 from dovetail.scheduling.pods.classes import (
     DAEMON,
     TERMINAL,
@@ -35,6 +34,7 @@ from dovetail.scheduling.reading.changes import carried
 CountedSpec = Callable[[Pod], PodSpec]
 """The spec that the scheduler counts with, of a pod."""
 
+Value = TypeVar("Value")
 Column = npt.NDArray[np.int64]
 _SHORT = 1 << 16
 _MANY = 1000
@@ -48,6 +48,27 @@ def _in_memory(pods: Sequence[Pod]) -> list[int]:
         return list(range(len(pods)))
     order: list[int] = np.argsort(np.fromiter(map(id, pods), dtype=np.int64, count=len(pods))).tolist()
     return order
+
+
+class ByNode(Generic[Value]):
+    """The values of a column for the pods of each node: slices of one list are faster than those of an array."""
+
+    __slots__ = ("_edges", "_values")
+
+    def __init__(self, values: list[Value], edges: list[int]) -> None:
+        self._values, self._edges = values, edges
+
+    def __getitem__(self, node: int) -> list[Value]:
+        return self._values[self._edges[node] : self._edges[node + 1]]
+
+
+class Listed(NamedTuple):
+    """Columns as lists: indexes, flags and oddness of the pods of each node, and the numbers of all pods' classes."""
+
+    places: ByNode[int]
+    flags: ByNode[int]
+    odd: ByNode[bool]
+    classes: list[int]
 
 
 class NodeNames:

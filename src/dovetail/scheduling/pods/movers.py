@@ -12,8 +12,7 @@ from operator import attrgetter
 from dovetail.model.objects import Pod, PodDisruptionBudget
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.pods import pod as filters
-from dovetail.scheduling.pods.bindings import Bindings
-from dovetail.scheduling.pods.by_node import ByNode
+from dovetail.scheduling.pods.bindings import Bindings, ByNode
 from dovetail.scheduling.pods.classes import RESCHEDULABLE, Classes, PodClass, SpecInfo
 from dovetail.scheduling.pods.coming_sizes import ComingSizes
 from dovetail.scheduling.pods.evictions import Blockers, ProtectionSpan, is_protected, span_of

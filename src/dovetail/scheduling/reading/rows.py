@@ -22,7 +22,6 @@ from dovetail.scheduling.launch.machines import Mask, Resources
 from dovetail.scheduling.nodes import MARKED, Pair, StateNode, join, leaving_reason, pair_up, state_node
 from dovetail.scheduling.pods.bindings import NodeNames
 from dovetail.scheduling.reading.changes import changes
-from dovetail.scheduling.reading.index import NodeIndex
 from dovetail.scheduling.room import Sizes
 
 Item = TypeVar("Item")
@@ -109,7 +108,7 @@ class NodeRows(msgspec.Struct, frozen=True, eq=False):
     leaving: list[str]
     stays: bytearray
     has_node: bytearray
-    index: NodeIndex
+    index: Mapping[str, int]
     edits: Edits = UNCHANGED
     since: object = None
     mark: object = msgspec.field(default_factory=object)
@@ -184,7 +183,7 @@ def _all_rows(cluster: Cluster, settings: Settings, registries: RowRegistries, e
         leaving=[row.leaving for row in rows],
         stays=bytearray(not row.leaving for row in rows),
         has_node=bytearray(row.state.node is not None for row in rows),
-        index=NodeIndex(names, initialized, has_namesakes=has_namesakes),
+        index=_index(names),
         mark=mark,
     )
 
@@ -258,7 +257,7 @@ def _edited(before: NodeRows, cluster: Cluster, out: list[_Row], coming: list[_R
     edits.apply(has_node, [row.state.node is not None for row in coming])
     initialized, has_namesakes = bisect_left(order, (True, "")), len(named) != len(names)
     same = names == before.names
-    index = before.index if same else NodeIndex(names, initialized, has_namesakes=has_namesakes)
+    index = before.index if same else _index(names)
     return NodeRows(
         nodes=cluster.nodes,
         claims=cluster.node_claims,
@@ -312,6 +311,11 @@ def _key_of_object(item: Node | NodeClaim) -> _Key:
 
 def _id_of(item: Node | NodeClaim) -> str:
     return item.spec.provider_id if isinstance(item, Node) else item.status.provider_id
+
+
+def _index(names: Sequence[str]) -> dict[str, int]:
+    """Return the places of names; of two equal names, the last one's."""
+    return dict(zip(names, range(len(names)), strict=True))
 
 
 def _claims_and_names(states: Iterable[StateNode]) -> dict[str, str]:
