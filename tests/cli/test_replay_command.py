@@ -122,4 +122,4 @@ def test_no_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "can't be read" in capsys.readouterr().err
     (tmp_path / "recording.json").write_text("{}")
     assert main(["replay", *options]) == 2
-    assert "no recording" in capsys.readouterr().err
+    assert "not a recording" in capsys.readouterr().err
