@@ -28,9 +28,9 @@ class _Info(SpecInfo):
             setattr(self, name, value)
 
 
-A: Any = _Info(id=1, bit=2, need=((0, 4), (1, 1)), claims=())
-B: Any = _Info(id=2, bit=4, need=((0, 2), (1, 2)), claims=())
-C: Any = _Info(id=3, bit=8, need=((1, 5),), claims=())
+A: Any = _Info(id=1, bit=2, need=((0, 4), (1, 1)), claims=(), volumes=False)
+B: Any = _Info(id=2, bit=4, need=((0, 2), (1, 2)), claims=(), volumes=False)
+C: Any = _Info(id=3, bit=8, need=((1, 5),), claims=(), volumes=False)
 
 
 class _Echo:
@@ -307,7 +307,13 @@ class Start:
             initialized=self.ready,
             states=[SimpleNamespace(name=f"n{at}") for at in range(len(room))],
             movers=lambda at: movers.get(at, SimpleNamespace(alike=[])),
-            frame=SimpleNamespace(first=first, room=room, row=lambda at: room[at].tolist()),
+            frame=SimpleNamespace(
+                first=first,
+                room=room,
+                row=lambda at: room[at].tolist(),
+                open=np.ones(len(room), dtype=np.bool_),
+                may_need_room_only=lambda _: True,
+            ),
             leaving_entries=list(self.leaving),
             queued=list(self.waiting),
             settings=SimpleNamespace(rules=SimpleNamespace(others_pods_count=self.counted)),
