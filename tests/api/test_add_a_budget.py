@@ -10,7 +10,7 @@ from tests.support.worked_examples import run_example
 _PLACES = (  # where each printed step goes: before this line
     ("api/policy_fields.py", ')\n"""Parts of a budget with one value'),
     ("model/parts/pools.py", "\n\nclass WindowSpec("),
-    ("model/policies/policy.py", "\n\n@dataclass(frozen=True, slots=True, kw_only=True)\nclass RestartPrice:"),
+    ("model/policies/policy.py", "\n\nclass RestartPrice("),
     ("decide/gates/budgets.py", "    return -(-budget.amount * nodes // 100) if budget.is_percent"),
 )
 _CHECKS = """

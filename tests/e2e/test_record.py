@@ -71,10 +71,11 @@ def test_regret_of_a_live_cluster(world: World, running: Process, cluster: Contr
     assert process.stderr is not None
     try:
         assert "recording into" in process.stderr.readline()
-        time.sleep(2)  # the node must be younger than the first file
+        time.sleep(5)  # the node must be younger than the first file, on a busy machine too
         world.node("idle", web)
         world.patch(web, {"spec": {"disruption": {"consolidateAfter": "0s"}}})
         eventually(lambda: not world.claims())
+        time.sleep(5)  # a recorder on a busy machine hears of it a little later
         process.send_signal(signal.SIGTERM)
         shown, said = process.communicate(timeout=60)
         assert process.returncode == 0, said
