@@ -156,6 +156,16 @@ def test_not_found_means_gone(kind: type) -> None:
     assert_clean(driver)
 
 
+def test_a_wrong_not_found_does_not_leave_a_command_draining() -> None:
+    """If a server says that a NodeClaim is gone and its watch still shows it, the deletion is repeated."""
+    world = world_with(a="delete")
+    world.fail = fails(DeleteNodeClaim, Failure.NOT_FOUND, 1)
+    driver = Driver(world, engine_for(CALM, ScriptedPlanner(limit=1))).begin().run(120)
+    assert world.deleted == ["a-claim"]
+    assert driver.ends() == ["done"]
+    assert_clean(driver)
+
+
 def test_creation_without_a_pool_rolls_back() -> None:
     """A command is rolled back if the pool of its replacement is gone."""
     world = world_with(a="replace")

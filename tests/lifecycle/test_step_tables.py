@@ -135,7 +135,8 @@ def test_untaint_is_done(
         (its_claim("a", leaving=True), None, Phase.DRAINING, True),
         (its_claim("a"), "u-a", Phase.DELETING, True),
         (its_claim("a"), "u-a", Phase.DRAINING, False),
-        (its_claim("a"), Failure.NOT_FOUND, Phase.DRAINING, True),
+        (its_claim("a"), Failure.NOT_FOUND, Phase.DELETING, True),
+        (its_claim("a"), Failure.NOT_FOUND, Phase.DRAINING, False),
         (its_claim("a"), Failure.CONFLICT, Phase.DELETING, False),
     ],
 )

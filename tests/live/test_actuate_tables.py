@@ -18,14 +18,18 @@ from dovetail.lifecycle.messages import (
     InstructionFailed,
     InstructionSucceeded,
     PublishEvent,
+    TaintNode,
 )
 from dovetail.live.actuate import Actuator, Answer
-from dovetail.live.kubernetes.client import ApiClient, ApiError
+from dovetail.live.kubernetes.client import ApiClient, ApiError, MalformedError
 from dovetail.model.command import Replacement
 
 Tree = dict[str, Any]
 NODE = {"metadata": {"name": "n", "resourceVersion": "7"}}
 CLAIM = {"metadata": {"name": "c", "uid": "u", "resourceVersion": "7"}}
+POOL = {"metadata": {"name": "p", "resourceVersion": "7"}}
+POD = {"metadata": {"name": "x", "uid": "u", "resourceVersion": "7"}}
+EVENT = {"metadata": {"name": "n.c84e8d6e6629ebc0", "resourceVersion": "7"}}
 HOLD = HoldNode(id="1", node="n")
 
 
@@ -44,6 +48,10 @@ class Server:
         if isinstance(answer, Exception):
             raise answer
         return msgspec.json.encode(answer)
+
+    def malformed(self, path: str, why: str) -> MalformedError:
+        """Return what to raise for an answer that can't be used."""
+        return MalformedError(f"{path}: {why}")
 
     def backoff(self, attempt: int, most: float) -> float:
         """Return no pause, and record that one was requested."""
@@ -80,6 +88,27 @@ def test_what_a_status_means(status: int, failure: Failure) -> None:
     assert failure_of(answer) is failure
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [{}, {"metadata": {}}, {"metadata": {"name": "other", "uid": "u", "resourceVersion": "7"}},
+     {"metadata": {"name": "c", "uid": "u"}}, {"metadata": {"name": "n"}},
+     {"type": "ERROR", "object": {"code": None}}],
+)  # fmt: skip
+@pytest.mark.parametrize(
+    "asked",
+    [
+        HOLD,
+        TaintNode(id="1", command_id="c", node="n", record="{}"),
+        DeleteNodeClaim(id="1", command_id="c", name="c", uid="u"),
+    ],
+)
+def test_an_answer_that_is_not_the_object_decides_nothing(asked: Instruction, answer: Tree) -> None:
+    """`{}` with status 200 does not mean that a NodeClaim is another one by now, or that a node has no taints."""
+    given, actuator = carried_out(asked, Server(answer))
+    assert failure_of(given) is Failure.UNREACHABLE
+    assert actuator.writes == 0
+
+
 def test_an_object_that_is_not_there() -> None:
     """A missing object is reported after the read; nothing is written."""
     server = Server(error(404))
@@ -112,10 +141,10 @@ def test_what_reading_again_does_not_change_is_answered_at_once() -> None:
     create = CreateNodeClaim(
         id="1", command_id="c", name="r", record="", replacement=Replacement(node_pool="p", instance_types=("m",))
     )
-    server = Server(error(404), {"metadata": {"name": "p"}}, error(404))
+    server = Server(error(404), POOL, error(404))
     answer, actuator = carried_out(create, server)
     assert (failure_of(answer), actuator.writes) == (Failure.NOT_FOUND, 1)
-    server = Server(error(404), {"metadata": {"name": "p"}}, {"metadata": {"uid": "new"}})
+    server = Server(error(404), POOL, {"metadata": {"uid": "new"}})
     answer, _ = carried_out(create, server)
     assert answer == InstructionSucceeded(id="1", uid="new")
     method, path, _, params = server.asked[-1]
@@ -124,7 +153,7 @@ def test_what_reading_again_does_not_change_is_answered_at_once() -> None:
 
 def test_an_eviction_names_its_pod() -> None:
     """An eviction uses the pod's subresource."""
-    server = Server(CLAIM, {})
+    server = Server(POD, {})
     answer, _ = carried_out(EvictPod(id="1", command_id="c", namespace="d", name="x", uid="u"), server)
     assert isinstance(answer, InstructionSucceeded)
     method, path, body, _ = server.asked[-1]
@@ -160,12 +189,12 @@ def test_an_event_is_read_only_where_it_is_there() -> None:
     server = Server({})
     carried_out(asked, server)
     assert [method for method, *_ in server.asked] == ["POST"]
-    server = Server(error(409), NODE, {})
+    server = Server(error(409), EVENT, {})
     answer, _ = carried_out(asked, server)
     assert isinstance(answer, InstructionSucceeded)
     assert [method for method, *_ in server.asked] == ["POST", "GET", "PATCH"]
     assert server.waits == []
-    server = Server(error(409), NODE, error(409), NODE, {})
+    server = Server(error(409), EVENT, error(409), EVENT, {})
     carried_out(asked, server)
     assert [method for method, *_ in server.asked] == ["POST", "GET", "PATCH", "GET", "PATCH"]
     assert server.waits == [2]

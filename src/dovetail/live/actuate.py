@@ -111,13 +111,17 @@ class Actuator:
             return await read_pods_on(self.client, ref.name)
         if ref.kind == PDBS:
             return await read_pdbs(self.client)
+        path = _RESOURCES[ref.kind].path(ref.name, ref.namespace)
         try:
-            body = await self.client.request("GET", _RESOURCES[ref.kind].path(ref.name, ref.namespace))
+            tree = _tree(await self.client.request("GET", path))
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
-        return _tree(body)
+        if text(tree, "metadata", "name") != ref.name or not text(tree, "metadata", "resourceVersion"):
+            # Of `{}` an effect would conclude that the object is another one by now, or carries no taints.
+            raise self.client.malformed(path, f"it is not {ref.kind} {ref.name}")
+        return tree
 
     async def _write(self, write: Write) -> str:
         """Make one write and return the uid of what it created, or ""."""

@@ -146,10 +146,7 @@ def _delete_done(run: Run, entry: Candidate, view: View) -> bool:
     claim = claim_of(entry, view.store)
     if claim is None or claim.metadata.deletion_timestamp is not None:
         return True
-    ident = run.delete_id(entry.claim)
-    if run.attempts.failed(ident) is Failure.NOT_FOUND:
-        return True
-    return run.phase is Phase.DELETING and run.attempts.succeeded(ident)
+    return run.phase is Phase.DELETING and is_leaving(run, entry, view)
 
 
 def _attribute_done(run: Run, entry: Candidate, view: View) -> bool:
