@@ -3,11 +3,15 @@
 `make test` runs 60 seeds, CI 300, `make test-long` 2,000.
 """
 
+import signal
+import subprocess
+import sys
 from functools import cache
 
 import pytest
 
-from dovetail.sim.checks.swarm import NEWER_FROM, Outcome, main, parse_seeds, run_seed, run_seeds
+from dovetail.sim.checks.promises import Violation
+from dovetail.sim.checks.swarm import NEWER_FROM, Outcome, SeedTally, main, parse_seeds, run_seed, run_seeds
 from tests.support.sizes import size
 
 RUNS = size(test=60, ci=300, long=2000)
@@ -79,6 +83,65 @@ def test_failing_seed_prints_the_command_that_repeats_it(
     said = capsys.readouterr().out
     assert "seed 5 at" in said
     assert "repeat it: python -m dovetail.sim.checks.swarm --seeds 5" in said
+
+
+def _outcome(seed: int, *broken: str) -> Outcome:
+    violations = tuple(Violation(rule=rule, what="it broke", at=7) for rule in broken)
+    return Outcome(seed=seed, violations=violations, commands=2, crashes=1, events=9, what="")
+
+
+def test_progress_is_printed_after_two_seconds_and_then_every_quarter_of_a_minute(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Standard error says how many seeds are done, how many broke a promise, and the time left."""
+    now = 100.0
+    tally = SeedTally(40, lambda: now)
+    for seed in range(39):
+        now += 1.0
+        tally.add(_outcome(seed, *(["budgets"] if seed == 3 else [])))
+    said = capsys.readouterr()
+    assert said.err.splitlines() == [
+        "2 of 40 seeds, 0 broke a promise, about 38s left",
+        "17 of 40 seeds, 1 broke a promise, about 23s left",
+        "32 of 40 seeds, 1 broke a promise, about 8s left",
+    ]
+    assert "seed 3 at 7 s: budgets: it broke" in said.out
+    assert tally.sums() == "stopped after 39 of 40 seeds, 78 commands, 39 crashes, 1 seeds broke a promise\n"
+
+
+def test_a_broken_promise_is_printed_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """A violation does not wait for the seeds before or after it."""
+    tally = SeedTally(1000)
+    tally.add(_outcome(17, "budgets"))
+    assert capsys.readouterr().out.splitlines() == [
+        "seed 17 at 7 s: budgets: it broke",
+        "  repeat it: python -m dovetail.sim.checks.swarm --seeds 17",
+    ]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_prints_what_there_is(workers: str) -> None:
+    """Ctrl-C ends the swarm with the sums so far and status 130, and without a traceback."""
+    swarm = subprocess.Popen(
+        [sys.executable, "-c", _BY_CTRL_C, "--seeds", "0-99999", "--workers", workers],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert swarm.stderr is not None
+    assert "of 100000 seeds, 0 broke a promise, about " in swarm.stderr.readline()
+    swarm.send_signal(signal.SIGINT)
+    out, err = swarm.communicate(timeout=60)
+    assert swarm.returncode == 130, err
+    assert out.startswith("stopped after ")
+    assert "Traceback" not in err
+
+
+_BY_CTRL_C = """
+import signal, sys
+from dovetail.sim.checks import swarm
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the suite runs in a shell's background
+    sys.exit(swarm.main(sys.argv[1:]))
+"""
 
 
 @pytest.mark.parametrize(("text", "seeds"), [("7", range(7, 8)), ("0-99", range(100))])

@@ -1,14 +1,14 @@
 """Many short runs with faults, each made from its seed alone: `python -m dovetail.sim.checks.swarm --seeds 0-99`.
 
 A seed determines a small cluster, a policy, events and faults; then the faults end, the cluster settles, and all
-promises must be kept. A seed that breaks one prints the command that repeats it.
+promises must be kept. A seed that breaks one prints the command that repeats it, at once; standard error says how far
+it is, and Ctrl-C prints the sums so far.
 """
 
 import argparse
-import multiprocessing
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
@@ -28,12 +28,14 @@ from dovetail.model.settings import (
     StabilizationScope,
     SteeringMode,
 )
+from dovetail.report.words import span
 from dovetail.sim.checks.faults import Crashes, FaultyLine, Odds, SlowLine, Trouble
 from dovetail.sim.checks.meanwhile import Meanwhile
 from dovetail.sim.checks.promises import Violation
 from dovetail.sim.checks.small_clusters import KINDS, ZONES, add_workload, add_zones, draw_pool, small_catalogue
 from dovetail.sim.checks.watch import Watch
 from dovetail.sim.compare import cores
+from dovetail.sim.workers import Progress, run_in_workers
 from dovetail.sim.world.clock import MINUTE, SECOND, Dice, seconds
 from dovetail.sim.world.cloud import CloudTimes
 from dovetail.sim.world.host import Host, Line
@@ -44,6 +46,8 @@ SETTLING: Final = 3 * MINUTE
 LONGEST: Final = 3 * 60 * MINUTE
 NEWER_FROM: Final = 300_000
 """Seeds from here on draw the newer rules too; what earlier ones draw stays the same."""
+_FIRST_LINE: Final = 2.0
+_LINE_EVERY: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,14 +376,63 @@ def run_seed(seed: int) -> Outcome:
 # ---------------------------------------------------------------- many seeds
 
 
-def run_seeds(seeds: range, workers: int | None = None) -> Iterator[Outcome]:
-    """Yield the outcomes of all seeds, in order, using all cores."""
+def run_seeds(
+    seeds: range, workers: int | None = None, done: Callable[[Outcome], None] = lambda outcome: None
+) -> list[Outcome]:
+    """Run all seeds, using all cores, and return their outcomes in order; `done` hears of each when it ends."""
     workers = cores() if workers is None else workers
-    if workers <= 1 or len(seeds) == 1:
-        yield from map(run_seed, seeds)
-        return
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(run_seed, seeds, chunksize=8)
+    if workers > 1 and len(seeds) > 1:
+        return run_in_workers(_work, seeds, workers, done=lambda _, outcome: done(outcome))
+    outcomes = []
+    for seed in seeds:
+        outcomes.append(run_seed(seed))
+        done(outcomes[-1])
+    return outcomes
+
+
+def _work(seed: int, _: Progress) -> Outcome:
+    return run_seed(seed)
+
+
+class SeedTally:
+    """Counts outcomes as they come, prints broken promises at once, and says now and then how far it is."""
+
+    def __init__(self, seeds: int, clock: Callable[[], float] = time.monotonic) -> None:  # noqa: TID251 - for the time left
+        self.seeds, self.failed = seeds, 0
+        self._clock, self._began = clock, clock()
+        self._next = self._began + _FIRST_LINE
+        self._done = self._commands = self._crashes = 0
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one outcome."""
+        self._done += 1
+        self._commands += outcome.commands
+        self._crashes += outcome.crashes
+        if outcome.violations:
+            self.failed += 1
+            for violation in outcome.violations[:5]:
+                sys.stdout.write(f"seed {outcome.seed} at {violation.at} s: {violation.rule}: {violation.what}\n")
+            sys.stdout.write(f"  repeat it: {outcome.repeat}\n")
+            sys.stdout.flush()
+        self._progress()
+
+    def _progress(self) -> None:
+        now = self._clock()
+        if now < self._next or self._done == self.seeds:
+            return
+        self._next = now + _LINE_EVERY
+        left = (now - self._began) * (self.seeds - self._done) / self._done
+        sys.stderr.write(
+            f"{self._done} of {self.seeds} seeds, {self.failed} broke a promise, about {span(max(1, left))} left\n"
+        )
+        sys.stderr.flush()
+
+    def sums(self) -> str:
+        """Return the last line."""
+        seeds = (
+            f"{self._done} seeds" if self._done == self.seeds else f"stopped after {self._done} of {self.seeds} seeds"
+        )
+        return f"{seeds}, {self._commands} commands, {self._crashes} crashes, {self.failed} seeds broke a promise\n"
 
 
 def parse_seeds(text: str) -> range:
@@ -391,25 +444,19 @@ def parse_seeds(text: str) -> range:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run seeds; return 1 if a promise was broken."""
+    """Run seeds; return 1 if a promise was broken, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m dovetail.sim.checks.swarm", description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=parse_seeds, default=range(100), metavar="A-B", help="default 0-99")
     parser.add_argument("--workers", type=int, default=None, metavar="N", help="processes; default all cores")
     args = parser.parse_args(arguments)
-    failed = commands = crashes = 0
-    for outcome in run_seeds(args.seeds, args.workers):
-        commands += outcome.commands
-        crashes += outcome.crashes
-        if outcome.violations:
-            failed += 1
-            for violation in outcome.violations[:5]:
-                sys.stdout.write(f"seed {outcome.seed} at {violation.at} s: {violation.rule}: {violation.what}\n")
-            sys.stdout.write(f"  repeat it: {outcome.repeat}\n")
-            sys.stdout.flush()
-    sys.stdout.write(
-        f"{len(args.seeds)} seeds, {commands} commands, {crashes} crashes, {failed} seeds broke a promise\n"
-    )
-    return 1 if failed else 0
+    tally = SeedTally(len(args.seeds))
+    try:
+        run_seeds(args.seeds, args.workers, tally.add)
+    except KeyboardInterrupt:
+        sys.stdout.write(tally.sums())
+        return 130
+    sys.stdout.write(tally.sums())
+    return 1 if tally.failed else 0
 
 
 if __name__ == "__main__":
