@@ -80,10 +80,9 @@ def test_without_files_a_live_cluster_is_captured_where_that_is_possible() -> No
 
 def test_no_region_and_no_catalogue(tmp_path: Path) -> None:
     """--catalog is required if no node has a region."""
+    pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "a"}}
     with pytest.raises(InputError, match="--catalog"):
-        load_question(
-            parsed("-f", captured(tmp_path, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}))
-        )
+        load_question(parsed("-f", captured(tmp_path, pool)))
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-03-14", "2026-03-14T15:30:00", "", "12"])

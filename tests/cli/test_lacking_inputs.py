@@ -191,3 +191,35 @@ def test_an_empty_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     """A folder without manifests is said in one sentence."""
     assert main(["plan", "-f", str(tmp_path)]) == 2
     assert f"{tmp_path}: the folder holds no *.yaml, *.yml, *.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [*ASKING, ("rollout", "status"), ("tune",)], ids=" ".join)
+def test_a_list_of_other_kinds_is_refused(
+    command: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An input without any node and pool says what it holds instead, not that prices or pools are missing."""
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
+    pods = [item for item in items() if item["kind"] == "Pod"]
+    for number, objects in enumerate(([other], pods)):
+        path = written(tmp_path / f"{number}.json", objects)
+        assert main([*command, "-f", path]) == 2
+        shown = capsys.readouterr()
+        assert not shown.out
+        sentence = shown.err.strip().splitlines()[-1]
+        what = f"{len(objects)} {objects[0]['kind']}"
+        assert sentence.startswith(f"dovetail: the input has no Node and no NodePool, only {what}; capture all of it")
+
+
+def test_tuning_needs_a_node_pool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`tune` on a capture without NodePools refuses at once, as `whatif` does: there is nothing to set."""
+    path = written(tmp_path / "c.json", [item for item in items() if item["kind"] != "NodePool"])
+    assert main(asked(("tune",), path)) == 2
+    assert "the input has no NodePool" in capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_a_web_page_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A page that a proxy returned instead of the objects is called that."""
+    path = tmp_path / "cluster.json"
+    path.write_text("<!DOCTYPE html><html><body>403 Forbidden</body></html>")
+    assert main(["plan", "-f", str(path)]) == 2
+    assert "it is a web page or XML" in capsys.readouterr().err

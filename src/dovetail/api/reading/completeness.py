@@ -42,6 +42,7 @@ def lacks_of(decoded: DecodedObjects, cluster: Cluster) -> Lacks:
     listed = frozenset(kind for mark in decoded.captures for kind in mark.kinds)
     refusals = (
         *_two_clusters(decoded, cluster),
+        *_nothing_to_plan(cluster, listed),
         *_no_pods(cluster, listed),
         *_missing_namespaces(decoded, cluster, listed),
     )
@@ -92,6 +93,14 @@ def _machine(item: AnyObject) -> str:
 def _born_apart(one: ObjectMeta, other: ObjectMeta) -> bool:
     times = one.creation_timestamp, other.creation_timestamp
     return None not in times and times[0] != times[1]
+
+
+def _nothing_to_plan(cluster: Cluster, listed: frozenset[str]) -> Iterator[str]:
+    if cluster.nodes or cluster.node_claims or cluster.node_pools or "Node" in listed:
+        return
+    counts = {kind.__name__: len(getattr(cluster, column)) for kind, column in FIELD_OF.items()}
+    there = [f"{count:,} {kind}" for kind, count in {**counts, **cluster.unknown_kinds}.items() if count]
+    yield f"the input has no Node and no NodePool, only {_some(there)}"
 
 
 def _no_pods(cluster: Cluster, listed: frozenset[str]) -> Iterator[str]:

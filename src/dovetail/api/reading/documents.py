@@ -317,6 +317,8 @@ def _tree_items(tree: Any, where: str, duplicates: tuple[tuple[str, int], ...]) 
 
 def _tree_item(tree: Any, where: str, duplicates: tuple[tuple[str, int], ...]) -> Document:
     if not isinstance(tree, dict):
+        if isinstance(tree, str) and tree.lstrip()[:1] == "<":
+            raise InputError(_at(where, f"it is a web page or XML, {shown(tree)}; give what 'kubectl get ...' prints"))
         raise InputError(_at(where, f"it is no Kubernetes object but {shown(tree)}; write apiVersion and kind"))
     kind, version = tree.get("kind", ""), tree.get("apiVersion", "")
     if not isinstance(kind, str) or not isinstance(version, str):

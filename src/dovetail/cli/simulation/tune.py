@@ -148,7 +148,7 @@ def _captured(args: argparse.Namespace) -> "tuple[Scenario, Policy, Any]":
     from dovetail.api.settings import settings_words
     from dovetail.cli.simulation.whatif import length_of
     from dovetail.sim.recorded import TODAY
-    from dovetail.sim.whatif import WhatIf, calibration_of, karpenter_of
+    from dovetail.sim.whatif import WhatIf, calibration_of, check, karpenter_of
 
     question = load_question(args, capture=lambda: capture_live(args))
     note_input(question.cluster)
@@ -161,6 +161,7 @@ def _captured(args: argparse.Namespace) -> "tuple[Scenario, Policy, Any]":
         karpenter=karpenter_of(question.settings),
         seeds=args.seeds,
     )
+    check(asked)
     today = replace(asked.columns()[0], name=TODAY)
     return asked.scenario(), today, lambda results: calibration_of(asked, results)
 
