@@ -300,6 +300,26 @@ def test_a_pools_policy_is_a_blocker(disruption: dict[str, Any], gate: str) -> N
     assert entry.remedy
 
 
+@pytest.mark.parametrize(
+    ("budget", "why", "step"),
+    [
+        ({"nodes": "-5"}, "Budget 1 (nodes: -5) can't be read", "mend budget 1; dovetail validate says what is wrong"),
+        ({"nodes": "0"}, "Its budgets (nodes: 0) allow no more now.", "raise the budget for this reason"),
+        ({"nodes": "0", "schedule": "* * * * *", "duration": "1h"}, "nodes: 0", "or wait for its window"),
+    ],
+)
+def test_the_remedy_for_a_budget_can_be_done(budget: dict[str, str], why: str, step: str) -> None:
+    """A budget that can't be read is to be mended, and nobody is told to wait for a window that is not there."""
+    town = Town(kind("l", "0.40", cpu=8), kind("m", "0.20", cpu=4))
+    town.pool(disruption={"budgets": [budget]})
+    town.node("wide", "l")
+    town.fill("wide", 2)
+    (entry,) = find_blockers(_question(town))
+    assert why in entry.why
+    assert step in entry.remedy
+    assert ("window" in entry.remedy) == ("schedule" in budget)
+
+
 def test_words_fit_eighty_columns_and_the_page_escapes_names() -> None:
     """Reason and remedy are wrapped; text from the cluster is not treated as markup."""
     town = _town()

@@ -62,6 +62,7 @@ def test_text_says_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "$0.00" not in text
     assert "price unknown" in text
     assert "saves an unknown amount" in text
+    assert "In all 1 command, which save an unknown amount (1 node without a price)" in " ".join(text.split())
 
 
 def test_a_known_price_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

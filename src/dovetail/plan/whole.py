@@ -8,6 +8,7 @@ those of `plan.to_end`. Sits in plan.
 from dataclasses import dataclass
 from typing import Final
 
+from dovetail.decide.document import unpriced_nodes
 from dovetail.decide.question import Question
 from dovetail.decide.words import dollars
 from dovetail.model.money import HOURS_A_MONTH, Money
@@ -53,12 +54,17 @@ def whole_text(plan: ToEnd) -> str:
     nodes = f"{plan.nodes_before:,} → {plan.nodes:,} nodes"
     rest = f"{nodes}, {count(plan.pods_moved, 'pod restart')}, {length_text(plan.pace)}"
     more = "" if plan.complete else " so far; more rounds are left"
+    unpriced = frozenset(unpriced_nodes(plan.first))
+    lacking = sum(node in unpriced for step in plan.steps for command in step.commands for node in command.nodes)
+    without = f", not counting {count(lacking, 'node')} without a price" if lacking else ""
     if plan.saved > 0:
         money = f"{dollars(plan.saved)}/h ({share}{monthly(plan.saved)} a month)"
-        return f"In all {money} can be saved{more}: {rest}."
+        return f"In all {money} can be saved{without}{more}: {rest}."
+    commands = f"In all {count(plan.commands, 'command')}{more}"
     if plan.saved < 0:
-        return f"In all {count(plan.commands, 'command')}{more}, which cost {dollars(-plan.saved)}/h more: {rest}."
-    return f"In all {count(plan.commands, 'command')}{more}, which save nothing: {rest}."
+        return f"{commands}, which cost {dollars(-plan.saved)}/h more{without}: {rest}."
+    saves = f"an unknown amount ({count(lacking, 'node')} without a price)" if lacking else "nothing"
+    return f"{commands}, which save {saves}: {rest}."
 
 
 def hint_text(question: Question) -> str:

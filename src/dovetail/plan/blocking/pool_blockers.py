@@ -74,9 +74,7 @@ _RULES: dict[Gate, _Rule] = {
         remedy="look at what is not healthy; after a halt, run dovetail resume",
     ),
     Gate.BUDGET: _Rule(
-        why=lambda policy: (
-            f"Its budgets ({', '.join(f'nodes: {entry.nodes}' for entry in policy.budgets)}) are used up."
-        ),
+        why=lambda policy: _budgets_why(policy),
         remedy="raise the budget for this reason, or wait for its window",
     ),
     Gate.TOPOLOGY_BUDGET: _Rule(
@@ -124,10 +122,23 @@ def pool_lifts(question: Question, scene: Scene, held: Iterable[GateSavings]) ->
 
 
 def _remedy(rule: _Rule, gate: Gate, policy: DisruptionPolicy) -> str:
-    """Return what to do; nobody can wait for Never."""
+    """Return what to do; nobody can wait for Never, nor for a window of a budget that has none."""
     if gate is Gate.CONSOLIDATE_AFTER and policy.consolidate_after is None:
         return OUT_OF_NEVER
+    if gate is Gate.BUDGET:
+        broken = next((entry for entry in policy.budgets if entry.problem is not None), None)
+        if broken is not None:
+            return f"mend budget {broken.index + 1}; dovetail validate says what is wrong with it"
+        if all(entry.window is None for entry in policy.budgets):
+            return "raise the budget for this reason"
     return rule.remedy
+
+
+def _budgets_why(policy: DisruptionPolicy) -> str:
+    broken = next((entry for entry in policy.budgets if entry.problem is not None), None)
+    if broken is not None:
+        return f"Budget {broken.index + 1} (nodes: {broken.nodes}) can't be read, so it allows nothing."
+    return f"Its budgets ({', '.join(f'nodes: {entry.nodes}' for entry in policy.budgets)}) allow no more now."
 
 
 def _paused(question: Question, name: str) -> tuple[str, str, str, str]:
