@@ -7,7 +7,7 @@ gates.
 
 from datetime import datetime
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -49,6 +49,14 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     def is_price(self) -> bool:
         """Return whether the pods would have fitted and only the price gates refused."""
         return self.gate in PRICE_GATES
+
+    def told_as(self, kind: "type[Told]", gate: Gate, due: datetime | None, **own: Any) -> "Told":
+        """Return the refusal as one of another gate, with that kind's own fields; the numbers stay the same."""
+        same = {name: getattr(self, name) for name in ("savings", "required", "simulated", "instead")}
+        return kind(gate=gate, why="", due=due, **same, **own)
+
+
+Told = TypeVar("Told", bound=Refusal)
 
 
 class TooLittle(Refusal, frozen=True, kw_only=True):

@@ -178,14 +178,10 @@ def as_waste(work: Work, facts: NodeFacts, refusal: Refusal) -> Refusal:
     asked = scene.haste.asked_waste(facts)
     if asked is None:
         return refusal
-    return NotWastedEnough(
-        gate=Gate.WASTE,
-        why="",
-        savings=refusal.savings,
-        required=refusal.required,
-        simulated=refusal.simulated,
-        due=due_of(work, facts),
-        instead=refusal.instead,
+    return refusal.told_as(
+        NotWastedEnough,
+        Gate.WASTE,
+        due_of(work, facts),
         at_once=refusal,
         wasted=scene.wasted(facts),
         asked=asked,
@@ -197,14 +193,10 @@ def as_waste(work: Work, facts: NodeFacts, refusal: Refusal) -> Refusal:
 
 def _still_earning(facts: NodeFacts, refusal: Refusal, until: datetime, worth: Fraction) -> Refusal:
     """Return the refusal of a node that a cost command launched, in a pool that prices disruption."""
-    return NotWorthRestarts(
-        gate=Gate.RESTART_PRICE,
-        why="",
-        savings=refusal.savings,
-        required=refusal.required,
-        simulated=refusal.simulated,
-        due=until,
-        instead=refusal.instead,
+    return refusal.told_as(
+        NotWorthRestarts,
+        Gate.RESTART_PRICE,
+        until,
         pods=len(facts.reschedulable),
         worth=worth,
         duration=None,
@@ -223,14 +215,10 @@ def _as_restart_price(work: Work, facts: NodeFacts, refusal: Refusal) -> Refusal
     new = max(0, facts.price - refusal.savings) if replaced else 0
     launch = Fraction(scene.settings.launch_price * new, HOUR)
     cost = Fraction(*asked.restarts) + Fraction(*asked.moving) + launch
-    return NotWorthRestarts(
-        gate=Gate.RESTART_PRICE,
-        why="",
-        savings=refusal.savings,
-        required=refusal.required,
-        simulated=refusal.simulated,
-        due=earning or _due(work, facts, refusal.savings, cost, asked),
-        instead=refusal.instead,
+    return refusal.told_as(
+        NotWorthRestarts,
+        Gate.RESTART_PRICE,
+        earning or _due(work, facts, refusal.savings, cost, asked),
         pods=len(facts.reschedulable),
         worth=cost,
         duration=asked.duration,

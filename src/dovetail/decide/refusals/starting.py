@@ -54,10 +54,8 @@ class Starting:
 
     def __init__(self, snapshot: Snapshot, closed: Sequence[int], planned: PlannedRoom) -> None:
         self._snapshot, self._planned, self._closed = snapshot, planned, list(closed)
-        self._takers: dict[tuple[int, bool], _Takers | None] = {}
+        self._takers: dict[tuple[int, bool, tuple[str, str] | None], _Takers | None] = {}
         self._filled: dict[tuple[int, tuple[int, ...], int], int] = {}
-        self._late_room: dict[int, bool] = {}
-        self._alike: dict[tuple[int, bool], _Takers | None] = {}
 
     def destination(self, nodes: Collection[int]) -> tuple[Pod, str] | None:
         """Return a pod of these nodes that would go to a node that is not initialized, and that node."""
@@ -65,11 +63,9 @@ class Starting:
             return None
         if not self._planned.nodes.isdisjoint(nodes):
             return None  # pods that were planned for these nodes may go anywhere
-        known = self._takers
         for node in nodes:
             for alike in self._snapshot.movers(node).alike:
-                mark = alike[0].mark
-                takers = known[mark] if mark in known else self.takers_of(alike[0].cls, exempt=alike[0].exempt)
+                takers = self.takers_of(alike[0].cls, exempt=alike[0].exempt)
                 found = None if takers is None else self._lands_on(takers, alike, nodes)
                 if found is not None:
                     return found
@@ -123,20 +119,17 @@ class Starting:
 
     def takers_of(self, cls: PodClass, *, exempt: bool) -> _Takers | None:
         """Return the nodes that take a pod of the class by room, labels and taints; None if nothing is certain."""
-        if (cls.id, exempt) in self._takers:
-            return self._takers[cls.id, exempt]
-        found = self._takers[cls.id, exempt] = self._find(cls, exempt=exempt)
-        return found
-
-    def _find(self, cls: PodClass, *, exempt: bool) -> _Takers | None:
-        info = cls.info
-        if not self._has_late_room(info) or not self._snapshot.frame.may_need_room_only(cls):
+        info, frame = cls.info, self._snapshot.frame
+        # Pods with the same spec have the same takers, but for claims: these are their namespace's or their own.
+        mark = (info.id, exempt, (cls.namespace, cls.pod_name) if info.volumes else None)
+        if mark not in self._takers and not self._has_late_room(info):
+            self._takers[mark] = None
+        known = mark in self._takers
+        if (known and self._takers[mark] is None) or not frame.may_need_room_only(cls):
             return None
-        if info.volumes:
-            return self._count(cls, exempt=exempt)
-        if (info.id, exempt) not in self._alike:  # pods with the same spec have the same takers
-            self._alike[info.id, exempt] = self._count(cls, exempt=exempt)
-        return self._alike[info.id, exempt]
+        if not known:
+            self._takers[mark] = self._count(cls, exempt=exempt)
+        return self._takers[mark]
 
     def _count(self, cls: PodClass, *, exempt: bool) -> _Takers | None:
         variant, room = self._snapshot.frame.first(cls), self._planned.room
@@ -164,12 +157,7 @@ class Starting:
 
     def _has_late_room(self, info: SpecInfo) -> bool:
         """Return whether a starting node has room for a pod, by its requests alone."""
-        found = self._late_room.get(info.id)
-        if found is None:
-            need = info.need
-            found = any(all(row[column] >= amount for column, amount in need) for row in self._late_rows)
-            self._late_room[info.id] = found
-        return found
+        return any(all(row[column] >= amount for column, amount in info.need) for row in self._late_rows)
 
     @cached
     def _late_rows(self) -> list[list[int]]:
