@@ -47,6 +47,20 @@ def test_budget_of_a_pool_is_watched() -> None:
     assert rules(watch) == ["budget"]
 
 
+def test_what_left_before_the_run_is_counted_but_breaks_no_promise_of_it() -> None:
+    """A run may begin in the middle of commands, as on a stretch of a recording."""
+    world = small_world()
+    before, rogue = watched(world)
+    for number in range(3):
+        rogue.taint(f"before-{number}", f"n{number}")
+    assert rules(before) == ["budget"]
+    watch, rogue = watched(world)
+    assert rules(watch) == []
+    rogue.taint("one", "n3")
+    assert rules(watch) == ["budget"]
+    assert "4 nodes leave at once" in watch.violations[0].what
+
+
 def test_budget_counts_nodes_that_are_down_for_longer_than_the_lag() -> None:
     """A dead node uses the budget up, once the engine must have heard of it."""
     world = small_world()

@@ -93,6 +93,8 @@ class BudgetChecker(Checker):
         reason = REASON_OF[record.method]
         karpenter = self.watch.is_karpenters(record.id)
         self.leaving[name] = _Leaving(pool, reason, node.metadata.labels, karpenter)
+        if not self.watch.has_begun:
+            return
         self._judge_flat(pool, reason, karpenter)
         if reason is Reason.DRIFTED and not karpenter:
             self._judge_domains(name, pool)

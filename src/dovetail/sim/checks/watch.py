@@ -104,8 +104,11 @@ class Watch:
         }
         self._hear_orders = [checker.asked for checker in self.checkers if _minds(checker, "asked")]
         self._hear_reports = [checker.reported for checker in self.checkers if _minds(checker, "reported")]
+        self.has_begun = False
+        """False while the checkers hear what is there at the beginning, in any order: no promise of this run."""
         for change in world.store.history():
             self._changed(change)
+        self.has_begun = True
         self.pod_events.begin()
         world.store.listen(self._changed)
         world.on_outside(self._outside)
