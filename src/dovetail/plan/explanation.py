@@ -172,7 +172,7 @@ def _price_lines(answer: NodeAnswer, facts: NodeFacts) -> list[str]:
     return paragraph(f"Price: {why}.") if why else []
 
 
-def _verdict(found: Explanation) -> str:
+def verdict_text(found: Explanation) -> str:
     """Return whether it goes in this round, may go in a later one, or stays, and where."""
     answer, command = found.answer, found.answer.command
     if command is not None:
@@ -195,37 +195,46 @@ def _verdict(found: Explanation) -> str:
 def explanation_text(found: Explanation, *, wide: bool = False) -> str:
     """Return everything in words, the answer and the remedy first; `wide` lists the checks that it passed, too."""
     question, answer, opened = found.question, found.answer, found.opened
-    facts = answer.facts
-    detail = detail_of(answer.work, facts)
-    head = (
-        f"{facts.name} (NodePool {facts.pool_name or '-'}, {facts.instance_type or 'unknown type'}, "
-        f"{facts.zone or '-'}, "
-        f"{facts.capacity_type or '-'}): {_price(facts)}, {_pods(len(facts.reschedulable))}, disruption cost "
-        f"{float(facts.disruption_cost(question.now)):.4g} "
-        f"({float(facts.remaining(question.now)):.0%} of its life left)"
-    )
-    verdict = f"{facts.name}: {_verdict(found)}"
+    detail = detail_of(answer.work, answer.facts)
     lines = [
         *note_lines(question.cluster.notes),
-        *paragraph(verdict),
+        *paragraph(f"{answer.facts.name}: {verdict_text(found)}"),
         *_opening_lines(answer, opened),
         *_blocker_lines(answer, detail),
         "",
-        *paragraph(head),
-        *_price_lines(answer, facts),
-        *_figure_lines(detail),
-        *_closing_lines(facts),
+        *_fact_lines(found, detail),
         "",
         f"Gates ({answer.deciding.method.value}):",
         *_chain_lines(answer.deciding, wide=wide),
         *_other_lines(answer),
         *_landing_lines(detail),
         *_preference_lines(answer),
-        *_policy_lines(facts.policy),
+        *_policy_lines(answer.facts.policy),
         "",
         prices_text(question.catalogue, question.now),
     ]
     return "\n".join(safe(line, LINE_MAX) for line in lines).rstrip()  # names come from outside
+
+
+def more_text(found: Explanation, detail: NodeDetail) -> str:
+    """Return what the page has no table for: the node in figures, the other methods, preferences and the policy."""
+    answer = found.answer
+    parts = (_other_lines(answer), _preference_lines(answer), _policy_lines(answer.facts.policy))
+    lines = [*_fact_lines(found, detail), *(line for part in parts for line in part)]
+    return "\n".join(safe(line, LINE_MAX) for line in lines)
+
+
+def _fact_lines(found: Explanation, detail: NodeDetail) -> list[str]:
+    """Return the node in figures: its kind, price, pods, age and fill."""
+    answer, now = found.answer, found.question.now
+    facts = answer.facts
+    head = (
+        f"{facts.name} (NodePool {facts.pool_name or '-'}, {facts.instance_type or 'unknown type'}, "
+        f"{facts.zone or '-'}, "
+        f"{facts.capacity_type or '-'}): {_price(facts)}, {_pods(len(facts.reschedulable))}, disruption cost "
+        f"{float(facts.disruption_cost(now)):.4g} ({float(facts.remaining(now)):.0%} of its life left)"
+    )
+    return [*paragraph(head), *_price_lines(answer, facts), *_figure_lines(detail), *_closing_lines(facts)]
 
 
 def _pods(count: int) -> str:
