@@ -191,7 +191,7 @@ def _budgets(result: RoundResult) -> str:
 
     reasons: dict[tuple[str, int, int, int], list[str]] = {}
     for row in result.budgets:
-        reasons.setdefault((row.node_pool, row.allowed, row.used, row.left), []).append(row.reason.value)
+        reasons.setdefault((row.node_pool, row.allowed, row.used, row.left_with_domains), []).append(row.reason.value)
     rows = [
         [html.name(pool), html.text(", ".join(named)), amount(allowed), f"{used:,}", amount(left)]
         for (pool, allowed, used, left), named in reasons.items()
