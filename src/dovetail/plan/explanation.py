@@ -16,6 +16,7 @@ from dovetail.decide.words import clock, dollars
 from dovetail.model import names
 from dovetail.model.command import Command, Method
 from dovetail.model.money import format_money
+from dovetail.model.policies.controls import AllowWindow, Health, RepairRule
 from dovetail.model.policies.policy import Budget, DisruptionPolicy
 from dovetail.model.text import nearest
 from dovetail.model.timing.duration import format_duration
@@ -143,6 +144,14 @@ def policy_document(policy: DisruptionPolicy) -> Json:
         values["disruptionPrice"] = format_money(policy.disruption_price)
     if policy.restart_price is not None:
         values["restartPrice"] = policy.restart_price.text
+    if policy.windows:
+        values["windows"] = [_window_text(entry) for entry in policy.windows]
+    if policy.min_node_age is not None:
+        values["minNodeAge"] = format_duration(policy.min_node_age)
+    if policy.health is not None:
+        values["health"] = _health_text(policy.health)
+    if policy.repair:
+        values["repair"] = [_repair_text(entry) for entry in policy.repair]
     shown: dict[str, Any] = {
         key: {"value": value, "from": policy.origins.get(key, "default")} for key, value in values.items()
     }
@@ -152,6 +161,8 @@ def policy_document(policy: DisruptionPolicy) -> Json:
 def budget_text(budget: Budget) -> str:
     """Write a budget in one line."""
     parts = [f"nodes {budget.nodes}"]
+    if budget.per is not None:
+        parts.append(f"per {format_duration(budget.per)}")
     if budget.reasons:
         parts.append(f"for {', '.join(reason.value for reason in budget.reasons)}")
     if budget.schedule:
@@ -161,6 +172,31 @@ def budget_text(budget: Budget) -> str:
     if budget.problem:
         parts.append(f"(broken: {budget.problem})")
     return " ".join(parts)
+
+
+def _window_text(entry: AllowWindow) -> str:
+    reasons = f", for {', '.join(reason.value for reason in entry.reasons)}" if entry.reasons else ""
+    broken = f" (broken: {entry.problem})" if entry.problem else ""
+    return f"{entry.schedule!r} for {entry.duration}{reasons}{broken}"
+
+
+def _health_text(health: Health) -> str:
+    parts = []
+    if health.not_ready_nodes is not None:
+        parts.append(f"at most {health.not_ready_nodes} nodes not ready")
+    if health.pending_pods is not None:
+        limit = health.pending_pods
+        parts.append(f"fewer than {limit.count} pods unschedulable for {format_duration(limit.lasting)}")
+    if health.moved_pods_ready_within is not None:
+        parts.append(f"moved pods ready within {format_duration(health.moved_pods_ready_within)}")
+    if health.problem:
+        parts.append(f"(broken: {health.problem})")
+    return "; ".join(parts)
+
+
+def _repair_text(rule: RepairRule) -> str:
+    drained = "" if rule.drain_for is None else f", drained for at most {format_duration(rule.drain_for)}"
+    return f"{rule.condition} {rule.status} for {format_duration(rule.lasting)}{drained}"
 
 
 def _price(facts: NodeFacts) -> str:
