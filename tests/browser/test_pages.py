@@ -210,6 +210,34 @@ def test_the_story_of_a_roll_speaks_of_zones(pages: dict[str, Path]) -> None:
         assert all("zone" in sentence for sentence in sentences)
 
 
+@pytest.mark.parametrize("kind", ["simulate", "whatif", "plan"])
+def test_paper_is_light_open_and_whole(pages: dict[str, Path], kind: str) -> None:
+    """Printed from a dark screen, a page has light pictures that fit a sheet, every node's row, and nothing folded."""
+    with tab(scheme="dark") as browser:
+        browser.open(pages[kind])
+        page = browser.page
+        page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        page.emulate_media(media="print", color_scheme="dark")
+        darkest = page.evaluate(
+            "() => Math.min(...[...document.querySelectorAll('canvas')].map((c) => {"
+            "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; const seen = {};"
+            "for (let i = 0; i < d.length; i += 4) if (d[i + 3] > 250) {"
+            "const k = d[i] + d[i + 1] + d[i + 2]; seen[k] = (seen[k] || 0) + 1; }"
+            "return Number(Object.entries(seen).sort((a, b) => b[1] - a[1])[0][0]); }))"
+        )
+        assert darkest > 200  # of 765: the most frequent colour of each canvas is not that of a dark theme's node
+        assert page.evaluate("Math.max(...[...document.querySelectorAll('canvas')].map((c) => c.clientHeight))") < 900
+        assert page.evaluate("[...document.querySelectorAll('details')].every((each) => each.open)")
+        if page.locator(".node-table").count():
+            assert (
+                page.locator(".rows .row").count()
+                == int(page.locator(".node-table").get_attribute("aria-rowcount")) - 1
+            )
+        page.emulate_media(media="screen", color_scheme="dark")
+        page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+        assert not page.evaluate("'theme' in document.documentElement.dataset")
+
+
 def test_the_theme_can_be_chosen(pages: dict[str, Path]) -> None:
     """The button switches from the system's theme to light and then to dark."""
     with tab(scheme="light") as browser:

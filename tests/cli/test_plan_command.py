@@ -156,6 +156,34 @@ def test_explain_as_json(options: Callable[[Town], list[str]], capsysbinary: pyt
     assert said["policy"]["budgets"]["from"] == "spec"
 
 
+def test_explain_shows_the_whole_policy(
+    options: Callable[[Town], list[str]], capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Every field that a pool sets is shown with its source; a rate budget with its time, a broken part as broken."""
+    town = Town(kind("m", "0.20"))
+    town.pool(
+        disruption={
+            "budgets": [{"nodes": "3", "per": "1h", "reasons": ["Underutilized"]}],
+            "windows": [{"schedule": "0 2 * * *", "duration": "3h", "reasons": ["Drifted"]}],
+            "minNodeAge": "10m",
+            "health": {"notReadyNodes": "20%", "pendingPods": {"count": 5, "for": "2m"}, "movedPodsReadyWithin": "9m"},
+            "repair": [{"condition": "Ready", "status": "False", "for": "30m", "drainFor": "5m"}],
+        }
+    )
+    town.node("n", "m")
+    assert main(["explain", "n", *options(town), "-o", "json"]) == 0
+    policy = json.loads(capsysbinary.readouterr().out)["policy"]
+    shown = {name: policy[name]["value"] for name in ("budgets", "windows", "minNodeAge", "health", "repair")}
+    assert shown == {
+        "budgets": ["nodes 3 per 1h for Underutilized"],
+        "windows": ["'0 2 * * *' for 3h, for Drifted"],
+        "minNodeAge": "10m",
+        "health": "at most 20% nodes not ready; fewer than 5 pods unschedulable for 2m; moved pods ready within 9m",
+        "repair": ["Ready False for 30m, drained for at most 5m"],
+    }
+    assert {policy[name]["from"] for name in shown} == {"spec"}
+
+
 @pytest.mark.parametrize("closing", [True, False])
 def test_explain_says_what_is_closing(
     options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str], closing: bool

@@ -202,7 +202,7 @@ def test_the_page_shows_what_really_happened(recorded: tuple[Path, Path], capsys
     page = capsys.readouterr().out
     real = found["recorded"]
     assert isinstance(real, dict)
-    assert f"rec: {real['podsDisrupted']:.0f} restarts, ${real['cost']:.2f} in 0.7 hours" in page
+    assert f"rec: {real['podsDisrupted']:.0f} restarts, ${real['cost']:.2f} in 40m" in page
     assert "what really happened" in page
 
 

@@ -285,7 +285,7 @@ def test_several_seeds(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes
         assert float(both[key]["cost"]) == pytest.approx(sum(costs) / 2, abs=1e-3)
         assert both[key]["scatter"]["cost"] == pytest.approx(abs(costs[0] - costs[1]) / 2, abs=1e-3)
     assert main(["whatif", *asked, "--seeds", "2"]) == 0
-    assert "Means of 2 seeds: the bill changes by" in capsysbinary.readouterr().out.decode().replace("\n", " ")
+    assert "Chance moves the difference by ± $" in capsysbinary.readouterr().out.decode().replace("\n", " ")
 
 
 def test_figures_so_far_are_shown_while_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,10 +102,7 @@ def test_everybody_says_the_same(days: int) -> None:
     assert {entry.node for entry in week if not entry.in_time and entry.left <= timedelta(days=days)} == set(late)
     assert expiry_reports(week)["default"].late == sum(not entry.in_time for entry in week)
     shown = [row["what"] for row in _expiring(made.round(), made.now)]
-    assert shown == [
-        "Karpenter ends 9 nodes by force, unless they go before",
-        "Karpenter ends 9 nodes by force; the budgets can't take 6 of them before",
-    ]
+    assert shown == ["Karpenter ends 18 nodes by force; the budgets can't take 6 of them before"]
 
 
 @pytest.mark.parametrize(("budget", "expected"), [("0", (3, 0)), ("1", (3, 3)), ("100%", (3, 3))])

@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 
 from dovetail.api.roll_request import RollRequest, decode_request, write_request
+from dovetail.decide.in_flight import LeavingNode
 from dovetail.decide.rollouts.status import DomainState, RollStatus
 from dovetail.model import names
+from dovetail.model.command import Method
+from dovetail.model.policies.policy import Reason
 from dovetail.model.settings import KARPENTER_1_15
+from dovetail.plan.calendar import calendar
 from tests.support.design_world import NOW, Town, kind, moved, stamp
 
 MINUTE = timedelta(minutes=1)
@@ -136,6 +140,32 @@ def test_a_roll_by_zones() -> None:
         ("a", 1, 2, DomainState.ACTIVE),
         ("b", 0, 2, DomainState.WAITING),
     ]
+
+
+@pytest.mark.parametrize(
+    ("begun", "leaving", "left"),
+    [(None, None, 1), ("a", None, 1), ("a", "new", 0), ("b", "new", 1), (None, "new", 0), ("gone", None, 1)],
+)
+def test_what_is_left_is_left_in_the_active_domain(begun: str | None, leaving: str | None, left: int) -> None:
+    """The plan's budgets, the method's budget and `budgets` count only the domain in which drift may work now."""
+    annotations = {names.ROLL: _request(2 * MINUTE)}
+    if begun is not None:
+        annotations[names.ROLLING_DOMAIN] = json.dumps({"key": names.ZONE, "value": begun, "since": stamp(NOW)})
+    town = _town([{"nodes": "3"}, ZONAL], annotations)
+    town.node("new", "m", zone="a", age=MINUTE)
+    if leaving is not None:
+        town.leaving[leaving] = LeavingNode(node=leaving, method=Method.EMPTY, since=NOW)
+    used = int(leaving is not None)
+    tree = town.round(every_method=True).to_dict()
+    rows = {row["reason"]: (row["allowed"], row["used"], row["left"]) for row in tree["budgets"]}
+    assert rows == {
+        "Drifted": (3, used, left), **dict.fromkeys(("Empty", "Expired", "Underutilized"), (3, used, 3 - used))
+    }  # fmt: skip
+    budgets = {entry["method"]: entry["budget"]["default"] for entry in tree["methods"]}
+    assert (budgets["drifted"], budgets["expired"]) == (left, 3 - used)
+    (shown,) = calendar(town.question(), days=1)
+    assert (shown.left[Reason.DRIFTED], shown.left[Reason.EXPIRED]) == (left, 3 - used)
+    assert bool([entry for entry in tree["actions"] if "Drifted" in entry["action"]]) == (left > 0)
 
 
 def test_the_total_on_the_pool_counts() -> None:

@@ -202,7 +202,7 @@ def test_the_title_of_the_page_is_the_answer() -> None:
     found = _changed(_town(), labels={"team": "a"})
     answer = headline(found).removesuffix(".")
     page = change_page(found, ())
-    assert answer.startswith("3 nodes of default drift")
+    assert answer.startswith("3 nodes of NodePool default drift")
     assert f"<title>{answer}</title>" in page
     assert f"<h1><bdi>{answer}</bdi></h1>" in page
     assert page.count(answer) == 2

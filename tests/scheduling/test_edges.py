@@ -1,8 +1,25 @@
 """Empty clusters, and answers that must not depend on earlier queries."""
 
+from typing import Any
+
+import msgspec
+import pytest
+
+from dovetail.model.objects import DaemonSet
 from dovetail.scheduling.place import place
 from dovetail.scheduling.simulate import simulate
 from tests.support.scheduling_build import homes, near, node, pod, pool, snapshot, spread, unplaced, without
+
+
+def requesting(memory: str) -> dict[str, Any]:
+    """Return a container that requests an amount of memory."""
+    return {"name": "c", "resources": {"requests": {"memory": memory}}}
+
+
+def daemon(name: str, container: dict[str, Any]) -> DaemonSet:
+    """Return a DaemonSet of one container."""
+    template = {"spec": {"containers": [container]}}
+    return msgspec.convert({"metadata": {"name": name}, "spec": {"template": template}}, DaemonSet)
 
 
 def test_nothing_at_all() -> None:
@@ -52,3 +69,30 @@ def test_first_fit_looks_past_full_nodes_again_and_again() -> None:
     found = homes(place(snapshot(pool(limits={"cpu": "0"}), *nodes, *large, *small)))
     assert [found[f"l-{i}"] for i in range(10)] == [f"n{i:02d}" for i in range(10)]
     assert [found[f"s-{i}"] for i in range(10)] == [f"n{i:02d}" for i in range(10)]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": [requesting("9E"), requesting("9E")]},
+        {"containers": [requesting("9E")], "overhead": {"memory": "9E"}},
+        {
+            "containers": [requesting("1")],
+            "initContainers": [{**requesting("9E"), "restartPolicy": "Always"}, requesting("9E")],
+        },
+    ],
+    ids=["containers", "overhead", "init containers"],
+)
+def test_requests_whose_sum_is_beyond_64_bits(spec: dict[str, Any]) -> None:
+    """A pod that no machine could hold finds no place; the others do."""
+    found = place(snapshot(pool(), node("n1"), pod("whale", **spec), pod("a")))
+    assert set(unplaced(found)) == {"whale"}
+    assert homes(found) == {"a": "n1"}
+
+
+def test_a_node_is_full_whatever_the_sum_of_its_pods() -> None:
+    """Huge pods that were bound past the scheduler leave no room, also where their sum is beyond 64 bits."""
+    whales = [pod(f"whale-{i}", on="n1", containers=[requesting("4Ei")]) for i in range(4)]
+    daemons = [daemon(f"d-{i}", requesting("4Ei")) for i in range(4)]
+    for huge in (whales, daemons):
+        assert homes(place(snapshot(node("n1"), *huge, pod("a"), kinds=()))) == {}

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,18 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from dovetail.api.findings import InputError
 from dovetail.cli.main import main
+from dovetail.decide.decider import Decider
+from dovetail.decide.round import decide
+from dovetail.decide.work import Work
 from dovetail.sim.scenarios.scenario import load_scenario
 from dovetail.ui.commands import STEPS, CommandNow, commands_of
+from dovetail.ui.document import coming
 from dovetail.ui.history import History, Sample
 from dovetail.ui.server import Server, is_loopback
 from dovetail.ui.sources import SimulationSource
 from dovetail.ui.watcher import Watcher
 from tests.paths import ROOT
+from tests.support.design_world import Town, kind
 
 _SCHEMAS = ROOT / "src/dovetail/report/schemas"
 _START = datetime(2026, 1, 5, 18, 15, tzinfo=UTC)
@@ -130,8 +135,8 @@ def test_history_survives_a_restart(tmp_path: Path) -> None:
     saved = again.saved(_START.timestamp() + 30 + 3600)
     assert (saved.per_hour, saved.so_far) == (1.5, 1.5)
     told = [entry.text for entry in again.events()]
-    assert "replaceCost of a is done" in told
-    assert "replaceCost of b was undone" in told
+    assert "replace for cost of a is done" in told
+    assert "replace for cost of b was undone" in told
     assert again.since() == _START.timestamp()
     again.close()
     assert oct(Path(path).stat().st_mode & 0o777) == "0o600"
@@ -431,3 +436,35 @@ def test_commands_shorter_than_a_look_are_counted() -> None:
 def test_what_could_go_is_not_held_back(states: list[dict[str, Any]]) -> None:
     """Eligible nodes wait for their turn and for no check."""
     assert all(row["gate"] != "eligible" for state in states for row in state["money"]["held"])
+
+
+def test_similar_changes_of_many_pools_are_one() -> None:
+    """From four pools on, a timer that all have is one row that counts their nodes and says how many pools."""
+    made = Town(kind("m", "0.20"))
+    for pool in ("a", "b", "c", "d", "e"):
+        made.pool(pool, disruption={"consolidateAfter": "5m", "expireAfter": "100h"})
+        for number in range(2):
+            made.node(f"{pool}{number}", "m", pool=pool, age=timedelta(hours=1))
+    question = made.question()
+    work = Work(Decider().scene(question))
+    rows = [(row["what"], row["pool"]) for row in coming(work.scene, decide(work))]
+    assert ("expiry of 10 nodes, in 5 pools", "") in rows
+    assert len(rows) == len({what for what, _ in rows}), "each kind once"
+
+
+def test_a_closed_page_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """A browser that goes away while it is being told ends its request quietly."""
+
+    async def session() -> None:
+        watcher = Watcher(simulated(), History())
+        server = Server(watcher, "test")
+        async with TestClient(TestServer(server.app())) as client:
+            answer = await client.get("/api/events", headers={"Host": "localhost"})
+            await answer.content.readany()
+            answer.close()
+            for _ in range(20):
+                watcher._notify()
+                await asyncio.sleep(0.05)
+
+    asyncio.run(session())
+    assert not [record for record in caplog.records if "Error handling request" in record.message]

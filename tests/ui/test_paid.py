@@ -100,7 +100,7 @@ class _Source:
         return Status(kind="capture", name="a.json", problem="", speed=-1, ended=not self._shown)
 
     def passed(self) -> tuple[CommandNow, ...]:
-        return self._passed if len(self._shown) == 1 else ()
+        return self._passed if len(self._shown) == 2 else ()
 
 
 def _without(question: Question, *gone: str) -> Question:
@@ -141,6 +141,9 @@ def test_what_was_saved_is_the_difference_of_the_bills(machines: int, saved: flo
     assert watcher.look()
     assert watcher.document is not None
     assert watcher.document["money"]["commands"] == len(commands)
+    told = [entry["text"] for entry in watcher.document["history"]["events"] if entry["kind"] == "ended"]
+    assert len(told) == len(commands)
+    assert all(text.endswith("is done") for text in told)  # not undone: they began after the first look
     assert watcher.document["money"]["savedPerHour"] == pytest.approx(saved)
     watcher.look()  # an hour later it is known what came of it
     assert watcher.document["outcomes"]["promised"] == pytest.approx(saved)

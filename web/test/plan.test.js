@@ -91,6 +91,7 @@ test("every family has words and a letter of its own; an unknown check is held",
   assert.equal(new Set(letters).size, letters.length);
   assert.equal(familyOf("eligible", 3), "goes");
   assert.equal(familyOf("eligible", -1), "ready");
+  assert.equal(familyOf("restart-price", -1), "price");
   assert.equal(familyOf("some-new-gate", -1), "held");
 });
 

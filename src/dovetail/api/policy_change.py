@@ -70,7 +70,7 @@ def read_changes(words: Iterable[str]) -> PolicyChange:
             raise InputError(f"--set {one_line(word)}: write FIELD=VALUE, such as consolidateAfter=5m")
         if key not in DISRUPTION.fields and key not in (*SETTINGS, BASE, MANAGE):
             known = (*DISRUPTION.fields, BASE, MANAGE)
-            near = difflib.get_close_matches(key, (*known, *SETTINGS), n=1, cutoff=0.5)
+            near = difflib.get_close_matches(key, (*known, *SETTINGS), n=1, cutoff=0.6)
             hint = f"did you mean {near[0]}?" if near else f"write one of: {', '.join(known)}, or a setting"
             raise InputError(
                 f"--set {one_line(key)}: there is no such field of spec.disruption, and no setting; {hint}"

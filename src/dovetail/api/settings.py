@@ -168,7 +168,7 @@ def _only_document(data: bytes) -> Any:
 def _unknown(key: str, known: list[str], what: str) -> str:
     import difflib  # only mistakes need it
 
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]}?" if near else f"valid names: {', '.join(sorted(known))}"
     return f"there is no {what} {shown(key)}; {hint}"
 

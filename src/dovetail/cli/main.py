@@ -205,7 +205,7 @@ def _check_command(arguments: Sequence[str]) -> None:
         return
     import difflib  # only mistakes need it
 
-    near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]}?" if near else "'dovetail --help' lists them"
     raise InputError(f"there is no command {one_line(wanted)}; {hint}")
 

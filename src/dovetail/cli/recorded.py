@@ -31,8 +31,10 @@ def catalogue_of_recorded(path: Path, recording: "ClusterRecording", where: str 
     try:
         return load_catalogue(where or recording.catalogue)
     except CatalogueError as error:
-        hint = "" if where is not None else "; give --catalog"
-        raise InputError(f"{error}{hint}") from None
+        if where is None:
+            said = f"{path} was recorded with the catalogue {recording.catalogue}, which can't be used here"
+            raise InputError(f"{said}; give --catalog with that file, or aws:REGION") from None
+        raise InputError(str(error)) from None
 
 
 def load_only_recorded(path: Path) -> "ClusterRecording":

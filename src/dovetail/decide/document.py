@@ -120,14 +120,17 @@ def requirement(item: SelectorRequirement) -> Json:
 
 
 def budget_rows(result: RoundResult) -> list[Json]:
-    """Return what each pool's budget allows for each reason, as the contract writes it."""
+    """Return what each pool's budget allows for each reason, as the contract writes it.
+
+    What is left is within the topology budgets; what is allowed is by the others (docs/rules.md#budgets).
+    """
     return [
         {
             "nodePool": row.node_pool,
             "reason": row.reason.value,
             "allowed": row.allowed,
             "used": row.used,
-            "left": row.left,
+            "left": row.left_with_domains,
         }
         for row in result.budgets
     ]

@@ -15,8 +15,9 @@ from dovetail.decide.methods.backlog import waiting_nodes
 from dovetail.decide.methods.expiry_outlook import LOOK_AHEAD, expiring_nodes
 from dovetail.decide.methods.method import MethodRun, blocked_move
 from dovetail.decide.methods.moves import Move, command_of, score
+from dovetail.decide.methods.turns import active_domains
 from dovetail.decide.optimal import value_at_most
-from dovetail.decide.outcome import BufferRow, CandidateAlone, JudgedMove, MethodResult, RoundResult
+from dovetail.decide.outcome import BudgetRow, BufferRow, CandidateAlone, JudgedMove, MethodResult, RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.refusal import Refusal
 from dovetail.decide.rollouts.status import RollStatus, rollouts
@@ -27,7 +28,7 @@ from dovetail.decide.verdict import Verdicts
 from dovetail.decide.warnings import warnings_of
 from dovetail.decide.waste import could_save
 from dovetail.decide.work import Work
-from dovetail.model.command import Command, Method
+from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.karpenter import FeatureGate, assumptions
 from dovetail.model.verdicts import Gate
 from dovetail.scheduling.simulate import buffers_by_name
@@ -82,13 +83,14 @@ def decide(
     refused = [entry for run in runs.values() for entry in run.refused]
     soonest = next_change(work, refused, [entry for run in runs.values() for entry in run.aside])
     rolling = runs[Method.DRIFTED].rolling if Method.DRIFTED in runs else ()
+    rows = scene.ledger.rows(active_domains(work))
     done = Work(scene, work)  # the parts go on from here, whatever else is tried out on `work`
     return RoundResult(
         now=scene.now,
         profile=scene.settings.profile,
         policy=scene.settings.policy,
         commands=acting.commands if acting else (),
-        budgets=scene.ledger.rows(),
+        budgets=rows,
         warnings=warnings_of(scene, rolling),
         blocked=tuple(blocked_move(*entry) for entry in refused if entry[1].gate is Gate.SAVINGS_THRESHOLD),
         next_change=soonest,
@@ -110,7 +112,7 @@ def decide(
         compute_bill=lambda: scene.bill,
         compute_staying_cost=lambda: scene.billing.staying if scene.bill is not None else None,
         list_verdicts=lambda: _verdicts(Work(scene, done), runs),
-        list_methods=lambda: _method_results(Work(scene, done), runs, every_candidate=every_candidate),
+        list_methods=lambda: _method_results(Work(scene, done), runs, rows, every_candidate=every_candidate),
     )
 
 
@@ -135,11 +137,15 @@ def _rollouts(work: Work, runs: Mapping[Method, MethodRun]) -> tuple[RollStatus,
     return rollouts(work, runs.get(Method.DRIFTED) or drifted.run(work))
 
 
-def _method_results(work: Work, runs: Mapping[Method, MethodRun], *, every_candidate: bool) -> tuple[MethodResult, ...]:
-    return tuple(
-        _method_result(work, runs.get(method) or MethodRun(method=method), every_candidate=every_candidate)
-        for method in _methods(work.scene)
-    )
+def _method_results(
+    work: Work, runs: Mapping[Method, MethodRun], rows: Sequence[BudgetRow], *, every_candidate: bool
+) -> tuple[MethodResult, ...]:
+    found = []
+    for method in _methods(work.scene):
+        within = {row.node_pool: row.left_with_domains for row in rows if row.reason is REASON_OF[method]}
+        run, left = runs.get(method) or MethodRun(method=method), {**work.scene.left(method), **within}
+        found.append(_method_result(work, run, left, every_candidate=every_candidate))
+    return tuple(found)
 
 
 def _buffers(scene: Scene) -> tuple[BufferRow, ...]:
@@ -178,7 +184,7 @@ def _by_pool(work: Work, nodes: tuple[str, ...], *, approved: bool) -> Iterator[
         yield JudgedMove(node_pool=pool, policy=policy, approved=approved, score=scores.get(pool))
 
 
-def _method_result(work: Work, run: MethodRun, *, every_candidate: bool) -> MethodResult:
+def _method_result(work: Work, run: MethodRun, left: Mapping[str, int], *, every_candidate: bool) -> MethodResult:
     scene = work.scene
     candidates, alone = _CANDIDATES[run.method](scene), None
     if every_candidate and run.method in (Method.DRIFTED, Method.SINGLE_NODE):
@@ -186,7 +192,7 @@ def _method_result(work: Work, run: MethodRun, *, every_candidate: bool) -> Meth
     return MethodResult(
         method=run.method,
         candidates=tuple(scene.figures(facts) for facts in candidates),
-        budget=scene.left(run.method),
+        budget=left,
         commands=run.commands,
         alone=alone,
     )

@@ -12,9 +12,11 @@ from datetime import datetime, timedelta
 from dovetail.decide.gates.budgets import REASONS, Allowance, BudgetLedger, flat_allowance, is_active
 from dovetail.decide.gates.pool_holds import window_hold
 from dovetail.decide.methods.expiry_outlook import expiring_nodes
+from dovetail.decide.methods.turns import active_domains
 from dovetail.decide.outcome import ExpiringNode
 from dovetail.decide.question import Question
 from dovetail.decide.scene import Scene
+from dovetail.decide.work import Work
 from dovetail.model.policies.policy import Budget, DisruptionPolicy, Reason
 
 
@@ -34,13 +36,17 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolCalendar:
-    """One pool: what it has, what it allows now by reason, and how that changes."""
+    """One pool: what it has, what it allows now by reason, and how that changes.
+
+    `left`: how many more nodes may leave now, within its topology budgets too.
+    """
 
     pool: str
     nodes: int
     used: int
     policy: DisruptionPolicy
     now: dict[Reason, Allowance]
+    left: dict[Reason, int]
     stretches: dict[Reason, tuple[Stretch, ...]]
     active: tuple[bool, ...]
     next_changes: tuple[datetime | None, ...]
@@ -57,6 +63,9 @@ def calendar_of(scene: Scene, days: int) -> tuple[PoolCalendar, ...]:
     ledger, policies, now = scene.ledger, scene.policies, scene.now
     end = now + timedelta(days=days)
     expiring = expiring_nodes(scene, end - now)
+    left: dict[str, dict[Reason, int]] = {}
+    for row in ledger.rows(active_domains(Work(scene))):
+        left.setdefault(row.node_pool, {})[row.reason] = row.left_with_domains
     pools = []
     for pool in sorted(policies):
         policy, counted = policies[pool], ledger.members[pool].count
@@ -69,6 +78,7 @@ def calendar_of(scene: Scene, days: int) -> tuple[PoolCalendar, ...]:
                 used=ledger.leaving(pool),
                 policy=policy,
                 now=current,
+                left=left[pool],
                 stretches={reason: _stretches(ledger, pool, reason, moments, end) for reason in REASONS},
                 active=tuple(budget.problem is None and is_active(budget, now) for budget in policy.budgets),
                 next_changes=tuple(

@@ -21,6 +21,7 @@ def headline(change: ManifestChange) -> str:
     parts = []
     if change.drifts:
         pools = listing([entry.node_pool for entry in change.drifts], 3)
+        pools = f"NodePool{'s' if len(change.drifts) > 1 else ''} {pools}"
         parts.append(f"{count(change.drifting, 'node')} of {pools} drift" if change.drifting else "no node drifts")
     else:
         parts.append("no node drifts")

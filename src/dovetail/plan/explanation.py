@@ -16,6 +16,7 @@ from dovetail.decide.words import clock, dollars
 from dovetail.model import names
 from dovetail.model.command import Command, Method
 from dovetail.model.money import format_money
+from dovetail.model.policies.controls import AllowWindow, Health, RepairRule
 from dovetail.model.policies.policy import Budget, DisruptionPolicy
 from dovetail.model.text import nearest
 from dovetail.model.timing.duration import format_duration
@@ -143,6 +144,14 @@ def policy_document(policy: DisruptionPolicy) -> Json:
         values["disruptionPrice"] = format_money(policy.disruption_price)
     if policy.restart_price is not None:
         values["restartPrice"] = policy.restart_price.text
+    if policy.windows:
+        values["windows"] = [_window_text(entry) for entry in policy.windows]
+    if policy.min_node_age is not None:
+        values["minNodeAge"] = format_duration(policy.min_node_age)
+    if policy.health is not None:
+        values["health"] = _health_text(policy.health)
+    if policy.repair:
+        values["repair"] = [_repair_text(entry) for entry in policy.repair]
     shown: dict[str, Any] = {
         key: {"value": value, "from": policy.origins.get(key, "default")} for key, value in values.items()
     }
@@ -152,6 +161,8 @@ def policy_document(policy: DisruptionPolicy) -> Json:
 def budget_text(budget: Budget) -> str:
     """Write a budget in one line."""
     parts = [f"nodes {budget.nodes}"]
+    if budget.per is not None:
+        parts.append(f"per {format_duration(budget.per)}")
     if budget.reasons:
         parts.append(f"for {', '.join(reason.value for reason in budget.reasons)}")
     if budget.schedule:
@@ -163,6 +174,31 @@ def budget_text(budget: Budget) -> str:
     return " ".join(parts)
 
 
+def _window_text(entry: AllowWindow) -> str:
+    reasons = f", for {', '.join(reason.value for reason in entry.reasons)}" if entry.reasons else ""
+    broken = f" (broken: {entry.problem})" if entry.problem else ""
+    return f"{entry.schedule!r} for {entry.duration}{reasons}{broken}"
+
+
+def _health_text(health: Health) -> str:
+    parts = []
+    if health.not_ready_nodes is not None:
+        parts.append(f"at most {health.not_ready_nodes} nodes not ready")
+    if health.pending_pods is not None:
+        limit = health.pending_pods
+        parts.append(f"fewer than {limit.count} pods unschedulable for {format_duration(limit.lasting)}")
+    if health.moved_pods_ready_within is not None:
+        parts.append(f"moved pods ready within {format_duration(health.moved_pods_ready_within)}")
+    if health.problem:
+        parts.append(f"(broken: {health.problem})")
+    return "; ".join(parts)
+
+
+def _repair_text(rule: RepairRule) -> str:
+    drained = "" if rule.drain_for is None else f", drained for at most {format_duration(rule.drain_for)}"
+    return f"{rule.condition} {rule.status} for {format_duration(rule.lasting)}{drained}"
+
+
 def _price(facts: NodeFacts) -> str:
     return "price unknown" if facts.offering_price is None else f"{dollars(facts.price)}/h"
 
@@ -172,7 +208,7 @@ def _price_lines(answer: NodeAnswer, facts: NodeFacts) -> list[str]:
     return paragraph(f"Price: {why}.") if why else []
 
 
-def _verdict(found: Explanation) -> str:
+def verdict_text(found: Explanation) -> str:
     """Return whether it goes in this round, may go in a later one, or stays, and where."""
     answer, command = found.answer, found.answer.command
     if command is not None:
@@ -195,37 +231,46 @@ def _verdict(found: Explanation) -> str:
 def explanation_text(found: Explanation, *, wide: bool = False) -> str:
     """Return everything in words, the answer and the remedy first; `wide` lists the checks that it passed, too."""
     question, answer, opened = found.question, found.answer, found.opened
-    facts = answer.facts
-    detail = detail_of(answer.work, facts)
-    head = (
-        f"{facts.name} (NodePool {facts.pool_name or '-'}, {facts.instance_type or 'unknown type'}, "
-        f"{facts.zone or '-'}, "
-        f"{facts.capacity_type or '-'}): {_price(facts)}, {_pods(len(facts.reschedulable))}, disruption cost "
-        f"{float(facts.disruption_cost(question.now)):.4g} "
-        f"({float(facts.remaining(question.now)):.0%} of its life left)"
-    )
-    verdict = f"{facts.name}: {_verdict(found)}"
+    detail = detail_of(answer.work, answer.facts)
     lines = [
         *note_lines(question.cluster.notes),
-        *paragraph(verdict),
+        *paragraph(f"{answer.facts.name}: {verdict_text(found)}"),
         *_opening_lines(answer, opened),
         *_blocker_lines(answer, detail),
         "",
-        *paragraph(head),
-        *_price_lines(answer, facts),
-        *_figure_lines(detail),
-        *_closing_lines(facts),
+        *_fact_lines(found, detail),
         "",
         f"Gates ({answer.deciding.method.value}):",
         *_chain_lines(answer.deciding, wide=wide),
         *_other_lines(answer),
         *_landing_lines(detail),
         *_preference_lines(answer),
-        *_policy_lines(facts.policy),
+        *_policy_lines(answer.facts.policy),
         "",
         prices_text(question.catalogue, question.now),
     ]
     return "\n".join(safe(line, LINE_MAX) for line in lines).rstrip()  # names come from outside
+
+
+def more_text(found: Explanation, detail: NodeDetail) -> str:
+    """Return what the page has no table for: the node in figures, the other methods, preferences and the policy."""
+    answer = found.answer
+    parts = (_other_lines(answer), _preference_lines(answer), _policy_lines(answer.facts.policy))
+    lines = [*_fact_lines(found, detail), *(line for part in parts for line in part)]
+    return "\n".join(safe(line, LINE_MAX) for line in lines)
+
+
+def _fact_lines(found: Explanation, detail: NodeDetail) -> list[str]:
+    """Return the node in figures: its kind, price, pods, age and fill."""
+    answer, now = found.answer, found.question.now
+    facts = answer.facts
+    head = (
+        f"{facts.name} (NodePool {facts.pool_name or '-'}, {facts.instance_type or 'unknown type'}, "
+        f"{facts.zone or '-'}, "
+        f"{facts.capacity_type or '-'}): {_price(facts)}, {_pods(len(facts.reschedulable))}, disruption cost "
+        f"{float(facts.disruption_cost(now)):.4g} ({float(facts.remaining(now)):.0%} of its life left)"
+    )
+    return [*paragraph(head), *_price_lines(answer, facts), *_figure_lines(detail), *_closing_lines(facts)]
 
 
 def _pods(count: int) -> str:

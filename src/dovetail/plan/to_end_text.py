@@ -97,11 +97,16 @@ def to_end_text(plan: ToEnd, *, wide: bool = False, remedy: str = "") -> str:
     return "\n".join(safe(line, 2000) for line in lines)
 
 
-def _end(plan: ToEnd, *, wide: bool) -> list[str]:
+def end_text(plan: ToEnd) -> str:
+    """Return what is left at the end: nodes and their price."""
     opened = sum(len(entry) for step in plan.steps for entry in step.launched)
     new = f", {opened:,} of them new" if opened else ""
     cost = f"{dollars(plan.cost + plan.saved)}/h → {dollars(plan.cost)}/h"
-    text = f"At the end: {plan.nodes_before:,} → {plan.nodes:,} nodes{new}; {cost}."
+    return f"At the end: {plan.nodes_before:,} → {plan.nodes:,} nodes{new}; {cost}."
+
+
+def _end(plan: ToEnd, *, wide: bool) -> list[str]:
+    text = end_text(plan)
     if wide and plan.optimal is not None:
         net = net_words(command for step in plan.steps for command in step.commands)
         text += f" No packing of the nodes that may go now saves more than {dollars(plan.optimal.at_most)}/h.{net}"

@@ -226,7 +226,8 @@ def _sources(path: Path) -> Iterator[tuple[str, bytes]]:
         else:
             yield path.name, path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path}: can't be read ({error.strerror or error})") from None
+        why = (error.strerror or str(error)).lower()
+        raise InputError(f"{path}: it can't be read ({why}); give what `dovetail record` wrote") from None
 
 
 def _check_manifest(path: Path) -> None:

@@ -33,9 +33,9 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def action_words(action: str) -> str:
-    """Return an action's name for headings: `delete empty`, `replace for cost`."""
-    verb, what = re.findall("[A-Z]?[a-z]+", action)
-    return f"{verb} for cost" if what == "Cost" else f"{verb} {what.lower()}"
+    """Return an action's name for people: `delete empty`, `replace for cost`, `drain`."""
+    verb, *what = re.findall("[A-Z]?[a-z]+", action)
+    return f"{verb} for cost" if what == ["Cost"] else " ".join([verb, *what]).lower()
 
 
 _QUESTIONS = {"not-empty": "empty", "not-expired": "expired", "not-drifted": "drifted", "not-unhealthy": "unhealthy"}

@@ -50,13 +50,13 @@ class Effect:
             "podsDisrupted": {"mean": round(self.restarts, 2), "spread": _rounded(self.restarts_spread, 2)},
         }
 
-    def sentence(self) -> str:
+    def scatter(self) -> str:
         """Return how far chance moves the difference."""
         if self.cost_spread is None or self.restarts_spread is None:
             return "One seed; --seeds 3 shows how far chance moves these figures."
         return (
-            f"Means of {self.seeds} seeds: the bill changes by {self.cost:+.2f} ± {self.cost_spread:.2f} dollars, the "
-            f"restarts by {self.restarts:+.1f} ± {self.restarts_spread:.1f}."
+            f"Chance moves the difference by ± ${self.cost_spread:.2f} and ± {self.restarts_spread:.0f} restarts "
+            f"(standard errors of {self.seeds} seeds)."
         )
 
 

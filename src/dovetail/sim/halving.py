@@ -19,6 +19,7 @@ from math import sqrt
 from statistics import mean, median, stdev
 from typing import Final
 
+from dovetail.report.words import count
 from dovetail.sim.compare import Task
 from dovetail.sim.ledger import Result
 from dovetail.sim.scenarios.scenario import Policy, Scenario
@@ -231,7 +232,7 @@ def _play(
     if not places:
         return {}
     tasks: list[Task] = [(whole, policies[place], seed, None) for place in places for seed in range(seeds)]
-    results = run(f"{len(places)} policies, {seeds} seeds", tasks)
+    results = run(f"{len(places)} policies, {count(seeds, 'seed')}", tasks)
     return {place: tuple(results[at * seeds : (at + 1) * seeds]) for at, place in enumerate(places)}
 
 

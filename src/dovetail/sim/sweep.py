@@ -73,7 +73,8 @@ def load_grid(path: str | Path, scenario: Scenario) -> Grid:
     try:
         text = Path(path).read_bytes()
     except OSError as error:
-        raise InputError(f"{name}: can't be read ({error.strerror})") from None
+        why = (error.strerror or str(error)).lower()
+        raise InputError(f"{name}: it can't be read ({why}); check its name") from None
     try:
         trees = [document.tree for document in parse_yaml(text)]
     except InputError as error:

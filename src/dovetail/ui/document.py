@@ -4,7 +4,7 @@ What is happening, what comes next and when, why, money, history. Built from a q
 history; decides nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -28,7 +28,9 @@ from dovetail.ui.sources import SPEEDS, Status
 Json = dict[str, Any]
 DAYS: Final = 7
 _NEXT_MAX: Final = 12
+_POOLS_MAX: Final = 4
 _BLOCKERS_MAX: Final = 8
+_WARNINGS_MAX: Final = 20
 _DOLLAR: Final = 10**18
 
 
@@ -105,7 +107,7 @@ def live_document(
             ],
         },
         "lives": lives_document(lives.lives(), samples[0].at if samples else now),
-        "warnings": [*(day.late(UTC) for day in _too_late(result)), *result.warnings[:20]],
+        "warnings": [*(day.late(UTC) for day in _too_late(result)), *result.warnings[:_WARNINGS_MAX], *_more(result)],
         "plan": plan_view(question, work, result, live=True),
     }
 
@@ -168,13 +170,17 @@ def held(result: RoundResult) -> list[Json]:
 
 
 def coming(scene: Scene, result: RoundResult) -> list[Json]:
-    """Return what changes by time alone, soonest first: timers, protections, expiry, windows."""
-    now = scene.now
-    groups: dict[tuple[str, str], list[datetime]] = {}
+    """Return what changes by time alone, soonest first: timers, protections, expiry, windows. Similar changes are one.
 
-    def note(what: str, pool: str, when: datetime | None) -> None:
-        if when is not None and when > now:
-            groups.setdefault((what, pool), []).append(when)
+    A change of several pools is one row from `_POOLS_MAX` pools on.
+    """
+    now = scene.now
+    found: dict[str, dict[str, list[datetime]]] = {}
+
+    def note(what: str, pool: str, *times: datetime | None) -> None:
+        for when in times:
+            if when is not None and when > now:
+                found.setdefault(what, {}).setdefault(pool, []).append(when)
 
     for facts in scene.nodes:
         if facts.policy is None:
@@ -189,23 +195,16 @@ def coming(scene: Scene, result: RoundResult) -> list[Json]:
             "a pod's do-not-disrupt ends on {nodes}", facts.pool_name, None if protection is None else protection.until
         )
         note("expiry of {nodes}", facts.pool_name, facts.expires_at)
-    rows = [
-        {
-            "at": clock(min(times)),
-            "seconds": int((min(times) - now).total_seconds()),
-            "what": what.format(nodes=count(len(times), "node")),
-            "pool": pool,
-            "until": clock(max(times)),
-        }
-        for (what, pool), times in groups.items()
-    ]
-    rows += _windows(scene)
-    rows += _expiring(result, now)
+    for pool, policy in sorted(scene.policies.items()):
+        for budget in policy.budgets:
+            change = None if budget.window is None else budget.window.next_change(now)
+            note(f"a budget's window ({budget.schedule}) opens or closes", pool, change)
     for pool, hold in scene.question.settling.items():
-        if hold.until > now:
-            rows.append(_row("cost actions may start again", pool, hold.until, now))
+        note("cost actions may start again", pool, hold.until)
+    rows = [row for what, pools in found.items() for row in _rows(what, pools, now)]
+    rows += _expiring(result, now)
     if result.next_change is not None and result.next_change > now and not rows:
-        rows.append(_row("the answer could change", "", result.next_change, now))
+        rows += _rows("the answer could change", {"": [result.next_change]}, now)
     return sorted(rows, key=lambda row: (row["seconds"], row["what"], row["pool"]))[:_NEXT_MAX]
 
 
@@ -213,34 +212,41 @@ def _too_late(result: RoundResult) -> list[ExpiringDay]:
     return [day for day in expiring_days(result.expiring, UTC) if day.in_time < day.nodes]
 
 
+def _more(result: RoundResult) -> list[str]:
+    left = len(result.warnings) - _WARNINGS_MAX
+    return [f"and {left:,} more: dovetail plan -o wide lists all"] if left > 0 else []
+
+
 def _expiring(result: RoundResult, now: datetime) -> list[Json]:
-    """Return how many nodes of each pool expire by which day, and whether the budgets can take them before."""
-    rows = []
+    """Return how many nodes of each pool Karpenter ends by force, and how many the budgets can't take before."""
+    days: dict[str, list[ExpiringDay]] = {}
     for day in expiring_days(result.expiring, UTC):
-        late = day.nodes - day.in_time
-        what = f"Karpenter ends {count(day.nodes, 'node')} by force"
-        more = f"; the budgets can't take {late} of them before" if late else ", unless they go before"
-        rows.append(_row(what + more, day.node_pool, day.first, now))
-    return rows
-
-
-def _windows(scene: Scene) -> list[Json]:
+        days.setdefault(day.node_pool, []).append(day)
     rows = []
-    for pool, policy in sorted(scene.policies.items()):
-        for budget in policy.budgets:
-            change = None if budget.window is None else budget.window.next_change(scene.now)
-            if change is not None:
-                rows.append(_row(f"a budget's window ({budget.schedule}) opens or closes", pool, change, scene.now))
+    for pool, members in days.items():
+        nodes = sum(day.nodes for day in members)
+        late = nodes - sum(day.in_time for day in members)
+        what = f"Karpenter ends {count(nodes, 'node')} by force"
+        more = f"; the budgets can't take {late} of them before" if late else ", unless they go before"
+        rows.append(_row(what + more, pool, [day.first for day in members], now))
     return rows
 
 
-def _row(what: str, pool: str, when: datetime, now: datetime) -> Json:
+def _rows(what: str, pools: dict[str, list[datetime]], now: datetime) -> list[Json]:
+    """Return a change of several pools: a row for each, or one for all if they are many."""
+    if len(pools) < _POOLS_MAX:
+        return [_row(what.format(nodes=count(len(times), "node")), pool, times, now) for pool, times in pools.items()]
+    every = [when for times in pools.values() for when in times]
+    return [_row(f"{what.format(nodes=count(len(every), 'node'))}, in {len(pools)} pools", "", every, now)]
+
+
+def _row(what: str, pool: str, times: Sequence[datetime], now: datetime) -> Json:
     return {
-        "at": clock(when),
-        "seconds": int((when - now).total_seconds()),
+        "at": clock(min(times)),
+        "seconds": int((min(times) - now).total_seconds()),
         "what": what,
         "pool": pool,
-        "until": clock(when),
+        "until": clock(max(times)),
     }
 
 

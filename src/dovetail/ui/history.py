@@ -6,7 +6,7 @@ commitments, the difference of the bills (`ui.command_bills`).
 """
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from dovetail.api.findings import InputError
+from dovetail.report.words import action_words, listing
 from dovetail.ui.command_bills import Worth
 from dovetail.ui.commands import CommandNow
 
@@ -148,7 +149,7 @@ class History:
                     " VALUES (?, ?, ?, ?, ?, ?, ?)",
                     row,
                 )
-                self._note(began, "began", f"{entry.action} of {', '.join(entry.nodes[:3])} began")
+                self._note(began, "began", event_text(entry.action, entry.nodes, "began"))
             else:
                 self._base.execute(
                     "UPDATE commands SET went = MAX(went, ?), came = MAX(came, ?), ended = NULL WHERE id = ?",
@@ -162,10 +163,10 @@ class History:
             stayed = [node for node in nodes.split("\n") if node in prices]
             if stayed:  # rolled back: nothing was saved
                 self._base.execute("UPDATE commands SET ended = ?, went = 0, came = 0 WHERE id = ?", (at, ident))
-                self._note(at, "ended", f"{action} of {nodes.splitlines()[0]} was undone")
+                self._note(at, "ended", event_text(action, nodes.split("\n"), "was undone"))
             else:
                 self._base.execute("UPDATE commands SET ended = ? WHERE id = ?", (at, ident))
-                self._note(at, "ended", f"{action} of {', '.join(nodes.splitlines()[:3])} is done")
+                self._note(at, "ended", event_text(action, nodes.split("\n"), "is done"))
 
     def _price(self, node: str, prices: Mapping[str, float]) -> float:
         found = prices.get(node)
@@ -237,6 +238,11 @@ def _opened(path: str | None) -> sqlite3.Connection:
         base.close()
         raise InputError(f"--history {path}: it was written by another version of Dovetail; name a new file")
     return base
+
+
+def event_text(action: str, nodes: Sequence[str], what: str) -> str:
+    """Return what happened to a command: `delete for cost of a, b, c and 4 more began`."""
+    return f"{action_words(action)} of {listing(nodes)} {what}"
 
 
 def seconds_of(moment: datetime) -> float:

@@ -22,7 +22,7 @@ from dovetail.sim.recorded_timeline import real_result
 from dovetail.sim.timeline import STAYS
 from dovetail.ui.command_bills import Worth
 from dovetail.ui.commands import CommandNow, PassingCommands
-from dovetail.ui.history import Happened, Sample, Saved
+from dovetail.ui.history import Happened, Sample, Saved, event_text
 from dovetail.ui.lives import KEPT, NodeLife
 from dovetail.ui.sources import SPEEDS, Status
 
@@ -193,11 +193,10 @@ def _samples(begins: float, result: Result) -> list[Sample]:
 
 def _events(begins: float, result: Result) -> Iterable[Happened]:
     for taken in result.timeline.commands:
-        what = f"{taken.action} of {', '.join(taken.nodes[:3])}"
-        yield Happened(at=begins + taken.at, kind="began", text=f"{what} began")
+        yield Happened(at=begins + taken.at, kind="began", text=event_text(taken.action, taken.nodes, "began"))
         if taken.ended != STAYS:
             how = _ENDINGS.get(taken.outcome, "has ended")
-            yield Happened(at=begins + taken.ended, kind="ended", text=f"{what} {how}")
+            yield Happened(at=begins + taken.ended, kind="ended", text=event_text(taken.action, taken.nodes, how))
     for machine in result.timeline.machines:
         if machine.started > 0:
             yield Happened(at=begins + machine.started, kind="came", text=f"{machine.name} came")

@@ -6,6 +6,7 @@ you can set is how fast the time of a simulation or a recording passes, and wher
 """
 
 import asyncio
+import contextlib
 import hmac
 import json
 from collections.abc import Awaitable, Callable
@@ -155,6 +156,12 @@ class Server:
         headers = {**_HEADERS, "Content-Type": "text/event-stream"}
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
+        with contextlib.suppress(ConnectionResetError):  # the browser closed the page
+            await self._tell(response)
+        return response
+
+    async def _tell(self, response: web.StreamResponse) -> None:
+        """Say when there is something new, until the server ends."""
         await response.write(f"retry: {_RETRY_MILLISECONDS}\n\n".encode())
         said = -1
         while not self._closing:
@@ -167,7 +174,6 @@ class Server:
                 await asyncio.wait_for(changed.wait(), _HEARTBEAT_SECONDS)
             except TimeoutError:
                 await response.write(b": still here\n\n")
-        return response
 
     async def _node(self, request: web.Request) -> web.Response:
         loop = asyncio.get_running_loop()

@@ -18,7 +18,7 @@ from dovetail.decide.work import Work
 from dovetail.plan.blocking.blockers import find_blockers
 from dovetail.plan.view import changes_of, moves_of
 from dovetail.ui.command_bills import CommandBills
-from dovetail.ui.commands import commands_of, drains_of
+from dovetail.ui.commands import CommandNow, commands_of, drains_of
 from dovetail.ui.document import live_document, sample_of
 from dovetail.ui.history import Past
 from dovetail.ui.lives import Lives, LivesSeen
@@ -50,6 +50,7 @@ class Watcher:
         self._busy = threading.Lock()
         self._seen: tuple[Question, Work, RoundResult] | None = None
         self._shown: tuple[Question, Status] | None = None
+        self._passed: tuple[CommandNow, ...] = ()
         self._wake = threading.Event()
         self._stopping = False
         self._listeners: list[Callable[[], None]] = []
@@ -84,7 +85,7 @@ class Watcher:
         with self._busy:
             moved = self.source.go_to(seconds)
             if moved:  # what was kept from round to round is of another time
-                self._decider, self._outcomes, self._bills = Decider(), OutcomesSeen(), CommandBills()
+                self._decider, self._outcomes, self._bills, self._passed = Decider(), OutcomesSeen(), CommandBills(), ()
         self._wake.set()
         return moved
 
@@ -103,6 +104,8 @@ class Watcher:
 
     def look(self) -> bool:
         """Look once; return whether there is something new to show."""
+        # Before the question: a command that began after it must not look undone because its nodes are still there.
+        self._passed += self.source.passed()
         question, status = self.source.question(), self.source.status()
         if question is None:
             self._trouble(status.problem)
@@ -115,7 +118,8 @@ class Watcher:
             ours = commands_of(question.cluster, question.now)
             commands = (*ours, *drains_of(question.cluster, ours))
             going = {entry.id for entry in commands}
-            passed = tuple(entry for entry in self.source.passed() if entry.id not in going)
+            passed = tuple({entry.id: entry for entry in self._passed if entry.id not in going}.values())
+            self._passed = ()
             prices = {name: price / 10**18 for name, price in result.prices.items()}
             prices = {facts.name: prices.get(facts.name, 0.0) for facts in work.scene.nodes}
             paid_ahead = bool(question.settings.commitments)

@@ -155,7 +155,7 @@ def _pool_tree(entry: "PoolCalendar", zone: tzinfo) -> dict[str, Any]:
                 "reason": reason.value,
                 "allowed": allowance.allowed,
                 "used": allowance.used,
-                "left": allowance.left,
+                "left": entry.left[reason],
                 "budget": allowance.budget.index if allowance.budget is not None else None,
             }
             for reason, allowance in entry.now.items()
@@ -224,8 +224,8 @@ def _text(pools: Sequence["PoolCalendar"], now: datetime, zone: tzinfo, days: in
             yield from _without_nodes(entry)
             continue
         for reasons, stretches in _alike(entry):
-            left, about = entry.now[reasons[0]], ", ".join(reason.value for reason in reasons)
-            yield f"  {about}: {_amount(left.left)} of {_amount(left.allowed)} now"
+            allowed, about = entry.now[reasons[0]].allowed, ", ".join(reason.value for reason in reasons)
+            yield f"  {about}: {_amount(entry.left[reasons[0]])} of {_amount(allowed)} now"
             yield from _drawing(stretches, here, zone, days)
 
 
@@ -292,11 +292,11 @@ def _budget_lines(entry: "PoolCalendar", now: datetime, zone: tzinfo) -> Iterato
 
 
 def _alike(entry: "PoolCalendar") -> Iterator[tuple[list["Reason"], tuple["Stretch", ...]]]:
-    """Yield the reasons whose calendars are equal, together with that calendar."""
-    groups: dict[tuple[Stretch, ...], list[Reason]] = {}
+    """Yield the reasons of which the same is left and whose calendars are equal, together with that calendar."""
+    groups: dict[tuple[int, tuple[Stretch, ...]], list[Reason]] = {}
     for reason, stretches in entry.stretches.items():
-        groups.setdefault(stretches, []).append(reason)
-    for stretches, reasons in groups.items():
+        groups.setdefault((entry.left[reason], stretches), []).append(reason)
+    for (_, stretches), reasons in groups.items():
         yield reasons, stretches
 
 

@@ -11,6 +11,7 @@ from dovetail.api.findings import InputError
 from dovetail.cli.inputs import add_output_option
 from dovetail.cli.output import print_json, print_lines, print_page
 from dovetail.cli.progress import progress_bar
+from dovetail.report.words import count, span
 
 if TYPE_CHECKING:
     from dovetail.recordings.read import ClusterRecording
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
             ".tar.gz of it, or --types for a recording that is one JSON file"
         )
     recording, catalogue = load_recording(Path(args.recording)), load_kwok_types(Path(args.types))
-    with progress_bar(f"{len(policies)} policies, {args.seeds} seeds") as progress:
+    with progress_bar(f"{len(policies)} policies, {count(args.seeds, 'seed')}") as progress:
         played = play_all(recording, catalogue, policies, args.seeds, progress)
     document: dict[str, Any] = {
         "recorded": recorded(recording, catalogue),
@@ -109,7 +110,7 @@ def _replay_cluster(args: argparse.Namespace, policies: "tuple[Policy, ...]") ->
     settings = load_settings(args.settings)
     today = policy_of_today(recording, settings)
     others = tuple(policy for policy in policies if policy.name != name_of(today))
-    with progress_bar(f"{len(others) + 1} policies, {args.seeds} seeds") as progress:
+    with progress_bar(f"{len(others) + 1} policies, {count(args.seeds, 'seed')}") as progress:
         played = play_recorded(
             recording,
             catalogue,
@@ -147,8 +148,8 @@ def recorded_page(recording: "ClusterRecording", results: "tuple[Result, ...]", 
         scenario=Path(name).name, about="", seed=0, seconds=first.seconds, results=results, start=recording.begins
     )
     title = (
-        f"{Path(name).name}: {first.pods_disrupted:,} restarts, ${first.cost / 10**18:,.2f} in "
-        f"{first.seconds / 3600:.1f} hours"
+        f"{Path(name).name}: {count(first.pods_disrupted, 'restart')}, ${first.cost / 10**18:,.2f} in "
+        f"{span(first.seconds)}"
     )
     footer = f"Dovetail {__version__}. `recorded` is what really happened; all else is simulated."
     return simulation_page(shown, footer, title=title, lead=html.text(lead, 2000))

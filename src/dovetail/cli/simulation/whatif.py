@@ -329,7 +329,7 @@ def whatif_lines(answer: "WhatIfAnswer") -> list[str]:
     head = ("POLICY", "COST", "", "RESTARTS", "TWICE+", "NEW NODES", "<15M", "WAITED")
     lines = [*paragraph(answer.calibration.why), ""]
     lines += text_table(head, rows, right=range(1, 8), flexible=(0,))
-    lines += ["", *paragraph(difference_of(answer.pairs()).sentence())]
+    lines += ["", *paragraph(difference_of(answer.pairs()).scatter())]
     lines += ["", *paragraph(f"{answer.recommendation.words}. {_reason(answer)}")]
     for entry in [entry for trio in answer.trios for _, result in trio.columns() for entry in result.violations[:2]]:
         lines += paragraph(f"broken promise {entry.rule} at {entry.at} s: {entry.what}")

@@ -261,13 +261,18 @@ class BudgetLedger:
         """Return what every pool has left for the reason, by pool name."""
         return {pool: self.allowance(pool, reason).left for pool in sorted(self.policies)}
 
-    def rows(self) -> tuple[BudgetRow, ...]:
-        """Return the whole table: every pool, every reason."""
+    def rows(self, active: Mapping[str, str] = MappingProxyType({})) -> tuple[BudgetRow, ...]:
+        """Return the whole table: every pool, every reason.
+
+        `active`: the domains in which sequential budgets let drift work now, by pool.
+        """
         rows = []
         for pool in sorted(self.policies):
             for reason in (*REASONS, Reason.UNHEALTHY) if self.policies[pool].repair else REASONS:
                 entry = self.allowance(pool, reason)
-                allowed, left = self._in_domains(pool) if reason is Reason.DRIFTED else (UNLIMITED, UNLIMITED)
+                allowed = left = UNLIMITED
+                if reason is Reason.DRIFTED:
+                    allowed, left = self._in_domains(pool, active.get(pool))
                 rows.append(
                     BudgetRow(
                         node_pool=pool,
@@ -281,10 +286,11 @@ class BudgetLedger:
                 )
         return tuple(rows)
 
-    def _in_domains(self, pool: str) -> tuple[int, int]:
+    def _in_domains(self, pool: str, active: str | None) -> tuple[int, int]:
         """Return how many nodes topology budgets let drift at once, and how many more now.
 
-        A sequential budget lets one domain work: the one with nodes in flight for drift, else the largest allowance.
+        A sequential budget lets one domain work: the active one, else the one with nodes in flight for drift, else the
+        largest allowance.
         """
         parallel, sequential = self.topology_budgets(pool)
         allowed = left = UNLIMITED
@@ -293,8 +299,8 @@ class BudgetLedger:
             entries = self._domain_allowances(pool, budget, (), None)
             figures = {domain: (amount_of(budget, item.nodes), item.left) for domain, item in entries.items()}
             if budget.sequential:
-                busy = self.busy_domains(members)[0]
-                figures = {busy: figures[busy]} if busy is not None else figures
+                turn = active if active in figures else self.busy_domains(members)[0]
+                figures = {turn: figures[turn]} if turn is not None else figures
                 most, free = (
                     max((one for one, _ in figures.values()), default=0),
                     max((other for _, other in figures.values()), default=0),

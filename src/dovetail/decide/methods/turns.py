@@ -227,3 +227,9 @@ def turns_of(work: Work, found: Sequence[NodeFacts]) -> dict[str, PoolTurn]:
         if budget is not None:
             turns[name] = PoolTurn(work, pool, budget, by_pool.get(name, ()))
     return turns
+
+
+def active_domains(work: Work) -> dict[str, str]:
+    """Return the domains in which sequential budgets let drift work now, by pool."""
+    turns = turns_of(work, work.scene.passing(METHOD))
+    return {name: turn.active for name, turn in turns.items() if turn.active is not None}

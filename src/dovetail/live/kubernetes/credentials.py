@@ -131,7 +131,7 @@ def connect(kubeconfig: str | None = None, context: str | None = None) -> Connec
         return _in_cluster()
     raise CredentialsError(
         "no cluster to talk to: there is no kubeconfig ($KUBECONFIG or ~/.kube/config) and this is not a pod; "
-        "pass --kubeconfig FILE (plan, explain, place and budgets also take -f FILE, a captured cluster)"
+        "pass --kubeconfig FILE (plan and others that only look also take -f FILE, a captured cluster)"
     )
 
 

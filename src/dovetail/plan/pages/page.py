@@ -46,13 +46,13 @@ def plan_page(
     pods = sum(command.pods for command in result.commands)
     now = "".join(_command(command) for command in result.commands)
     going = [
-        (f"{len(taken):,}", "would go now"),
+        (f"{len(taken):,}", _now_label(len(taken), 0)),
         (dollars(saved), "saved per hour" + (" by that" if whole else "")),
         (f"{pods:,}", "pods restarted" + (" by that" if whole else "")),
     ]
     end = whole.end if whole is not None and whole.end is not None and whole.end.steps else None
     nodes = (f"{len(verdicts):,}", f"nodes, {total_price(result)}")
-    figures = [nodes, *going] if end is None else [*_end_cards(end), (f"{len(taken):,}", _now_label(saved))]
+    figures = [nodes, *going] if end is None else [*_end_cards(end), (f"{len(taken):,}", _now_label(len(taken), saved))]
     body = [
         html.panel("Now", now or _NOTHING),
         *(f'<section class="panel">{section}</section>' for section in sections),
@@ -90,8 +90,12 @@ def _lead(result: RoundResult, hint: str) -> str:
     return html.text(f"By the rules of {result.called}, at {clock(result.now)}. {hint}".strip(), 1000)
 
 
-def _now_label(saved: int) -> str:
-    return "would go now" + (f", saving {dollars(saved)} per hour" if saved > 0 else "")
+def _now_label(taken: int, saved: int) -> str:
+    return (
+        ("node" if taken == 1 else "nodes")
+        + " would go now"
+        + (f", saving {dollars(saved)} per hour" if saved > 0 else "")
+    )
 
 
 def _groups(verdicts: Sequence[NodeVerdict], taken: set[str]) -> list[tuple[str, list[NodeVerdict]]]:
@@ -107,10 +111,10 @@ def _command(command: Command) -> str:
         nodes += f" and {len(command.nodes) - 12} more"
     title = f"{action_words(command.action.value)}: {count(len(command.nodes), 'node')}"
     parts = [f"<h3>{html.text(title.capitalize())}</h3><p>{nodes}</p>"]
-    facts = [f"saves {dollars(command.savings)} per hour"]
-    if command.required_savings:
-        facts.append(f"{dollars(command.required_savings)} asked for")
-    facts.append(f"restarts {count(command.pods, 'pod')} (disruption cost {command.disruption_cost:.4g})")
+    month = f" ({monthly(command.savings)} a month)" if command.savings > 0 else ""
+    asked = f" where {dollars(command.required_savings)} is asked for" if command.required_savings else ""
+    facts = [f"Saves {dollars(command.savings)} per hour{month}{asked}"]
+    facts.append(f"restarts {count(command.pods, 'pod') if command.pods else 'no pod'}")
     parts.append(f"<p>{html.text(', '.join(facts))}.</p>")
     for entry in command.replacements:
         kinds = ", ".join(entry.instance_types[:6]) or "from the pool's template"
@@ -191,7 +195,7 @@ def _budgets(result: RoundResult) -> str:
 
     reasons: dict[tuple[str, int, int, int], list[str]] = {}
     for row in result.budgets:
-        reasons.setdefault((row.node_pool, row.allowed, row.used, row.left), []).append(row.reason.value)
+        reasons.setdefault((row.node_pool, row.allowed, row.used, row.left_with_domains), []).append(row.reason.value)
     rows = [
         [html.name(pool), html.text(", ".join(named)), amount(allowed), f"{used:,}", amount(left)]
         for (pool, allowed, used, left), named in reasons.items()

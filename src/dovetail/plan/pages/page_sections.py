@@ -7,7 +7,7 @@ from dovetail.decide.outcome import RoundResult
 from dovetail.decide.words import cents
 from dovetail.plan.comparison import ProfileComparison, by_kind, now_row
 from dovetail.plan.to_end import ToEnd
-from dovetail.plan.to_end_text import folded
+from dovetail.plan.to_end_text import end_text, folded
 from dovetail.plan.whole import whole_text
 from dovetail.report import page as html
 from dovetail.report.words import action_words, count, listing
@@ -91,7 +91,8 @@ def to_end_section(plan: ToEnd) -> str:
         "restarts so far",
     ]
     left = "" if plan.complete else "<p>More rounds are left (--rounds).</p>"
-    return f"<h2>To the end</h2>{left}{html.table(head, rows, (4, 5, 6, 7))}"
+    end = f"<p><b>{html.text(end_text(plan))}</b></p>"
+    return f"<h2>To the end</h2>{left}{html.table(head, rows, (4, 5, 6, 7))}{end}"
 
 
 def comparison_section(comparison: ProfileComparison) -> str:

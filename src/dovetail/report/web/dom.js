@@ -141,7 +141,7 @@ export function throttled(work) {
 }
 
 /**
- * Call back when the theme or the width changes.
+ * Call back when the theme or the width changes: with the next frame, but at once for paper.
  * @param {Element} element
  * @param {() => void} work
  */
@@ -159,6 +159,7 @@ export function onLookChange(element, work) {
     soon();
   });
   document.documentElement.addEventListener("themechange", soon);
+  document.documentElement.addEventListener("paperchange", work);
 }
 
 /** @type {HTMLElement | null} */

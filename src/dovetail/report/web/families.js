@@ -21,8 +21,8 @@ const OF_GATE = {
   "uninitialized-destination": "waits", waste: "waits", rebooting: "waits",
   simulation: "unfit", "new-nodes": "unfit", "capacity-buffer": "unfit", "dynamic-resources": "unfit",
   price: "price", "savings-threshold": "price", "same-type": "price", "spot-to-spot": "price", "spot-flexibility": "price", "min-values": "price",
-  balanced: "price", "instance-type-known": "price",
-  "not-empty": "settled", "not-expired": "settled", "not-drifted": "settled",
+  balanced: "price", "restart-price": "price", "instance-type-known": "price",
+  "not-empty": "settled", "not-expired": "settled", "not-drifted": "settled", "not-unhealthy": "settled",
 };
 
 /**

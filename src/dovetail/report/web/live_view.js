@@ -16,6 +16,7 @@ import { createState } from "./state.js";
 
 const STEP_NAMES = ["taint", "launch", "ready", "drain", "gone"];
 const GIVE_UP = 30_000;
+const WARNINGS_OPEN = 5;
 /** @type {Record<string, string>} */
 const SOURCES = { cluster: "live", capture: "capture, as of its time", recording: "recording", simulation: "simulation" };
 /** @type {Record<string, string>} What the time control says where there is nothing to control. */
@@ -163,13 +164,13 @@ export function liveView(root, first) {
     put(rolls, document.rolls.length ? document.rolls.map(rollCard) : h("p", { class: "soft" }, "No roll is under way."));
     put(happening, document.commands.length ? document.commands.slice(0, 12).map(commandCard) : h("p", { class: "soft" }, idleText(document)));
     put(next, document.next.length ? document.next.map((entry) => h("li", null, h("strong", null, `in ${span(entry.seconds)}`), h("span", null, name(`${entry.what}${entry.pool ? `, pool ${entry.pool}` : ""}`)),
-      entry.until !== entry.at ? h("span", { class: "soft" }, `last at ${entry.until.slice(0, 16).replace("T", " ")}`) : null)) : h("li", { class: "soft" }, "Nothing changes by time alone."));
+      entry.until !== entry.at ? h("span", { class: "soft" }, `the last in ${span((Date.parse(entry.until) - Date.parse(document.now)) / 1000)}`) : null)) : h("li", { class: "soft" }, "Nothing changes by time alone."));
     put(calendar, calendarRows(document));
     put(held, heldBars(document));
     put(paid, document.money.paid ? [h("p", null, name(document.money.paid)), commitmentBars(document)] : h("p", { class: "soft" }, "No commitments are set: every node costs its list price."));
     put(outcomes, outcomeRows(document));
     put(events, document.history.events.length ? document.history.events.slice(0, 14).map((entry) => h("li", { class: entry.kind }, h("span", { class: "soft" }, entry.at.slice(11, 19)), " ", name(entry.text))) : h("li", { class: "soft" }, "Nothing yet."));
-    put(warnings, document.warnings.length ? h("section", { class: "view" }, h("h2", null, count(document.warnings.length, "warning")), h("ul", null, document.warnings.map((text) => h("li", null, name(text))))) : null);
+    showWarnings(document.warnings);
     for (const line of Object.values(lines)) line.seconds.splice(0, Infinity, ...document.history.seconds);
     lines.nodes.values.splice(0, Infinity, ...document.history.nodes);
     lines.cost.values.splice(0, Infinity, ...document.history.cost);
@@ -180,6 +181,15 @@ export function liveView(root, first) {
     updating = true;
     state.set({ to: axisEnd(document), at: source.kind === "recording" ? source.position : lastSecond(document) });
     updating = false;
+  };
+
+  /** @param {string[]} texts */
+  const showWarnings = (texts) => {
+    if (warnings.getAttribute("data-shown") === texts.join("\n")) return; // so that the list stays open
+    warnings.setAttribute("data-shown", texts.join("\n"));
+    const list = h("ul", null, texts.map((text) => h("li", null, name(text))));
+    put(warnings, texts.length ? h("section", { class: "view" }, h("h2", null, "Warnings"),
+      texts.length > WARNINGS_OPEN ? h("details", null, h("summary", null, "show them"), list) : list) : null);
   };
 
   /** @param {LiveDocument} document */
@@ -243,6 +253,7 @@ function liveCards(document) {
   const figures = [
     [`${dollars(money.costPerHour)}/h`, `${count(nodes, "node")} now, ${monthly(money.costPerHour)} a month`],
     money.savedSoFar === null ? ["–", "saved so far: a recording does not say; try dovetail regret"]
+      : document.source.kind === "capture" ? ["–", "saved so far: a capture is one moment"]
       : [dollars(money.savedSoFar), money.commands ? `saved so far, ${dollars(money.savedPerHour ?? 0)} per hour by ${count(money.commands, "command")}` : "saved so far"],
     [String(document.commands.length), document.commands.length === 1 ? "command under way" : "commands under way"],
     [String(pending), pending === 1 ? "pod waits for a node" : "pods wait for a node"],

@@ -33,16 +33,28 @@ function themeButton() {
   document.querySelector("header.top")?.append(button);
 }
 
-/** On paper everything is open and light. */
+/** On paper everything is open, light, and as wide as a sheet; canvases must be drawn before the sheets are laid out. */
 function forPaper() {
+  const page = document.documentElement;
   /** @type {HTMLDetailsElement[]} */
   let opened = [];
-  window.matchMedia("print").addEventListener("change", ({ matches }) => {
-    if (matches) opened = [...document.querySelectorAll("details")].filter((part) => !part.open);
-    for (const part of opened) part.open = matches;
+  let theme = page.dataset.theme;
+  /** @param {boolean} paper */
+  const lookAs = (paper) => {
+    for (const part of opened) part.open = paper;
+    page.toggleAttribute("data-paper", paper);
+    if (paper || theme) page.dataset.theme = paper ? "light" : theme;
+    else delete page.dataset.theme;
     forgetColours();
-    document.documentElement.dispatchEvent(new Event("themechange"));
+    page.dispatchEvent(new Event("paperchange"));
+  };
+  window.addEventListener("beforeprint", () => {
+    if (page.hasAttribute("data-paper")) return;
+    theme = page.dataset.theme;
+    opened = [...document.querySelectorAll("details")].filter((part) => !part.open);
+    lookAs(true);
   });
+  window.addEventListener("afterprint", () => lookAs(false));
 }
 
 async function begin() {

@@ -24,13 +24,14 @@ export function nodeTable(onPick) {
   const table = h("div", { class: "node-table", role: "table", "aria-label": "Nodes" }, h("div", { role: "rowgroup" }, head), scroller);
   /** @type {{document: PlanDocument, index: Index, rows: number[], picked: string | null} | null} */
   let shown = null;
-  const paper = window.matchMedia("print");
+  const page = window.document.documentElement;
 
   const draw = () => {
     if (!shown) return;
     const { document, index, rows, picked } = shown;
-    const first = paper.matches ? 0 : Math.max(0, Math.floor(scroller.scrollTop / ROW) - AROUND);
-    const last = Math.min(rows.length, paper.matches ? PRINTED_MAX : Math.ceil((scroller.scrollTop + scroller.clientHeight) / ROW) + AROUND);
+    const paper = page.hasAttribute("data-paper");
+    const first = paper ? 0 : Math.max(0, Math.floor(scroller.scrollTop / ROW) - AROUND);
+    const last = Math.min(rows.length, paper ? PRINTED_MAX : Math.ceil((scroller.scrollTop + scroller.clientHeight) / ROW) + AROUND);
     const held = body.contains(window.document.activeElement) ? window.document.activeElement?.getAttribute("data-node") : null;
     body.style.height = `${rows.length * ROW}px`;
     put(body, rows.slice(first, last).map((node, place) => row(document, index, node, first + place, picked)));
@@ -69,7 +70,7 @@ export function nodeTable(onPick) {
 
   scroller.addEventListener("scroll", throttled(draw), { passive: true });
   new ResizeObserver(throttled(draw)).observe(scroller);
-  paper.addEventListener("change", draw);
+  page.addEventListener("paperchange", draw);
   return {
     element: table,
     /**

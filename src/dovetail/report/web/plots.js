@@ -70,13 +70,14 @@ export function plot({ title, says, lines, format, state, seconds, start }) {
     }
     const at = x(state.now.hover ?? state.now.at);
     if (at >= LEFT - 1 && at <= width) parts.push(svg("path", { class: "now", d: `M${at} ${TOP}V${HEIGHT - BOTTOM}` }));
-    put(stage, svg("svg", { width, height: HEIGHT, role: "img", "aria-label": `${title}. ${says}` }, parts));
+    put(stage, svg("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": `${title}. ${says}` }, parts));
     say();
   };
 
   const say = () => {
     const at = state.now.hover ?? state.now.at;
-    put(values, h("span", { class: "soft" }, `${clock(start, at, true)} `), shown().map((line) => {
+    const sample = Math.max(...shown().map((line) => line.seconds[lastAt(line.seconds, at)] ?? at));
+    put(values, h("span", { class: "soft" }, `${clock(start, Number.isFinite(sample) ? sample : at, true)} `), shown().map((line) => {
       const place = lastAt(line.seconds, at);
       return h("span", { class: "value" }, h("i", { class: `dot b${line.colour % 6}` }), name(line.name), " ", h("b", null, place < 0 ? "–" : format(line.values[place])));
     }));

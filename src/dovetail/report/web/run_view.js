@@ -305,7 +305,7 @@ function gates(policies) {
   const panels = policies.map((policy) => {
     const averages = Object.entries(policy.series.gates)
       .map(([gate, samples]) => ({ gate, nodes: samples.reduce((sum, value) => sum + value, 0) / Math.max(1, samples.length) }))
-      .filter((entry) => entry.nodes >= 0.05)
+      .filter((entry) => entry.nodes >= 0.05 && entry.gate !== "eligible")
       .sort((a, b) => b.nodes - a.nodes || (a.gate < b.gate ? -1 : 1))
       .slice(0, 8);
     if (averages.length === 0) return null;

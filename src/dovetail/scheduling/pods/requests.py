@@ -19,6 +19,8 @@ Amounts = dict[str, int]
 _POD_LEVEL: Final = ("cpu", "memory")
 _RESIZE_PENDING: Final = "PodResizePending"
 _INFEASIBLE: Final = "Infeasible"
+_MOST: Final = 2**52
+"""A pod's requests count up to this, so that the sum over all pods of a node fits a 64-bit column."""
 
 
 def amounts(resources: ResourceList) -> Amounts:
@@ -49,7 +51,10 @@ def _is_sidecar(container: Container) -> bool:
 
 
 def spec_requests(spec: PodSpec) -> Amounts:
-    """Return the requests of a spec without the `pods` resource: containers, sidecars, init containers, overhead."""
+    """Return the requests of a spec without the `pods` resource: containers, sidecars, init containers, overhead.
+
+    Amounts that no node has are read as a smaller one that no node has either.
+    """
     total: Amounts = {}
     for container in spec.containers:
         add_into(total, amounts(container.resources.requests))
@@ -70,6 +75,9 @@ def spec_requests(spec: PodSpec) -> Amounts:
             if name in _POD_LEVEL or name.startswith("hugepages-"):
                 total[name] = amount
     add_into(total, amounts(spec.overhead))
+    for name, amount in total.items():
+        if not -_MOST <= amount <= _MOST:
+            total[name] = max(-_MOST, min(amount, _MOST))
     return total
 
 

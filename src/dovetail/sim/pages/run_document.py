@@ -6,7 +6,8 @@ Shapes a `Comparison` into columns; decides nothing but how much detail fits a f
 from collections.abc import Sequence
 from typing import Any, Final
 
-from dovetail.report.words import count, dollars, listing
+from dovetail.decide.words import dollars
+from dovetail.report.words import count, listing
 from dovetail.sim.ledger import Result
 from dovetail.sim.pages.comparison import PolicyPage
 from dovetail.sim.pages.story import featured, story

@@ -32,10 +32,12 @@ def simulation_page(
     lead: str = "",
     sections: Sequence[str] = (),
     means: tuple[Json, Json] | None = None,
+    told: bool = True,
 ) -> str:
     """Return the page of a comparison; `lead` and `sections`, which come before the table, are markup.
 
     `means`: the RESULTs of the two policies over several seeds, for the figures on top; else they are of the one seed.
+    `told`: with the story of that seed.
 
     The end comes first (title, figures, table of all policies), then what happened on the way.
     """
@@ -48,7 +50,7 @@ def simulation_page(
         lead = lead or html.text(f"{comparison.scenario}, {policies}, the same world{against}.", 600)
     above = (
         _cards(means or (before.to_dict(), after.to_dict()), (before.policy, after.policy), comparison.seconds)
-        + html.story(story(comparison))
+        + (html.story(story(comparison)) if told else "")
         + "".join(sections)
         + html.panel("Side by side", _side_by_side(comparison))
     )
@@ -83,11 +85,12 @@ def _cards(results: tuple[Json, Json], names: tuple[str, str], seconds: float) -
 
 
 def _side_by_side(comparison: PolicyPage) -> str:
-    """Return every policy's figures at the end, with the bill of a month at this rate."""
-    place = COLUMNS.index("cost") + 1
-    head = [*COLUMNS[:place], "a month", *COLUMNS[place:]]
+    """Return every policy's figures at the end: the bill, and that of a month at this rate, first."""
+    place = COLUMNS.index("cost")
+    head = [COLUMNS[0], "cost", "a month", *COLUMNS[1:place], *COLUMNS[place + 1 :]]
     table = [
-        [*map(html.text, row[:place]), html.text(_month(entry, comparison.seconds)), *map(html.text, row[place:])]
+        [html.text(row[0]), html.text(row[place]), html.text(_month(entry, comparison.seconds))]
+        + [html.text(cell) for cell in (*row[1:place], *row[place + 1 :])]
         for row, entry in zip(rows(comparison.results), comparison.results, strict=True)
     ]
     return html.table(head, table, range(1, len(head))) + f'<p class="soft">{_COLUMNS}</p>'

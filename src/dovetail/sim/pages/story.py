@@ -207,7 +207,7 @@ def _bill(before: Result, after: Result) -> str:
     spared = before.pods_disrupted - after.pods_disrupted
     more = after.cost - before.cost
     if spared > 0 and more > 0:
-        tail = f"{count(spared, 'fewer restart')}, for {dollars(more // spared, 3)} each"
+        tail = f"{count(spared, 'fewer restart')}, for {100 * more / spared / _DOLLAR:.2g} cents each"
     elif spared > 0:
         tail = f"{count(spared, 'fewer restart')}, and not a cent more"
     elif spared < 0:

@@ -40,6 +40,7 @@ def tune_page(found: Json) -> str:
             "chance can't tell apart, the one that changes least is chosen. Frontier: no other policy is cheaper and "
             "restarts less.</p>" + html.table(head, rows, (2, 3, 4, 5, 6)),
         )
+        + _patch(found)
         + _dropped(found),
         f"Dovetail {__version__}. The same recording gives the same page, on any engine.",
         above=html.notes(warnings),
@@ -67,6 +68,14 @@ def _names(one: Json, alike: list[str], chosen: str) -> str:
         return shown
     listed = "".join(f"<li>{html.text(other)}</li>" for other in alike)
     return f"{shown}<details><summary>and {len(alike)} alike</summary><ul>{listed}</ul></details>"
+
+
+def _patch(found: Json) -> str:
+    """Return what applies the choice: the patch of the NodePools and the settings of the controller."""
+    parts = [("The patch of the NodePools", found["patch"]), ("The settings of the controller", found["settings"])]
+    shown = ((title, json.dumps(tree, indent=2)) for title, tree in parts if tree)
+    code = [f"<h3>{title}</h3><pre><code>{html.text(text, 4000)}</code></pre>" for title, text in shown]
+    return html.panel("How to apply it", "".join(code).replace("\\u{a}", "\n")) if code else ""
 
 
 def _dropped(found: Json) -> str:

@@ -29,11 +29,12 @@ def whatif_page(answer: WhatIfAnswer, footer: str) -> str:
         start=asked.now,
         pair=(first.baseline, first.changed),
     )
+    many = len(answer.trios) > 1
     lead = [
         f"<strong>{recommendation.words}.</strong> {html.text(recommendation.why, 2000)}",
         html.text(answer.calibration.why, 2000) if answer.calibration.reliable else "",
-        html.text(difference_of(answer.pairs()).sentence()),
-        html.text(f"All below the patch shows seed {asked.seed}." if len(answer.trios) > 1 else ""),
+        html.text(difference_of(answer.pairs()).scatter()),
+        html.text(f"All below the patch shows seed {asked.seed}." if many else ""),
     ]
     pools = ", ".join(asked.chosen)
     sections = [html.panel("The patch", f"<p>For NodePool {html.text(pools, 2000)}:</p>{_code(asked.patch)}")]
@@ -48,6 +49,7 @@ def whatif_page(answer: WhatIfAnswer, footer: str) -> str:
         lead=" ".join(filter(None, lead)),
         sections=tuple(sections),
         means=pair,
+        told=not many,  # it is of one seed, and the figures above it are means
     )
 
 
