@@ -282,6 +282,8 @@ def _waits_for_its_turn(work: Work, method: Method, facts: NodeFacts) -> bool:
 
 def _budget_passed(scene: Scene, method: Method, facts: NodeFacts) -> GateResult:
     entry = scene.ledger.allowance(facts.pool_name, REASON_OF[method])
+    if method is Method.DRIFTED and any(scene.ledger.topology_budgets(facts.pool_name)):
+        return passed(Gate.BUDGET, f"NodePool {facts.pool_name} has budget left for Drifted, in its domain too.")
     return passed(
         Gate.BUDGET, f"NodePool {facts.pool_name} has budget left for {REASON_OF[method].value}: {entry.left}."
     )
