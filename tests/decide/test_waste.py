@@ -235,10 +235,17 @@ def test_they_go_when_each_has_wasted_enough(wasted: str, goes: bool) -> None:
 
 
 @pytest.mark.parametrize("starting", [True, False])
-def test_a_machine_that_is_starting_neither_adds_to_waste_nor_resets_it(starting: bool) -> None:
-    """A node whose pods would go to a machine which is starting is not judged until that runs."""
+def test_a_machine_that_is_starting_does_not_reset_what_nodes_waste_together(starting: bool) -> None:
+    """Nodes whose pods would go to a machine which is starting are not judged until that runs: the book keeps them."""
     found = could_save(Work(Scene.of(_halves(starting=starting).question())))
     assert ("one" in found, "two" in found) == ((False, False) if starting else (True, True))
+
+
+def test_a_machine_that_is_starting_resets_what_a_node_wastes_alone() -> None:
+    """Where machines start all the time, nodes that could go alone would be moved in haste."""
+    town = _halves(starting=True)
+    town.remove("two")
+    assert could_save(Work(Scene.of(town.question()))) == {"one": None}
 
 
 def test_nodes_with_pods_of_jobs_waste_nothing_together() -> None:

@@ -1,8 +1,9 @@
 """What nodes waste: what removing them would save, and how much waste allows removal for small savings.
 
 See docs/rules.md#waste. The engine keeps what was wasted (`lifecycle.waste`) and passes it to the next question; this
-module computes what removing each node would save now, ignoring the threshold, and when that is enough. Bounded: in a
-large cluster only the nodes with the highest savings per disruption are considered. Sits in decide, beside the methods.
+module computes what removing each node would save now, ignoring the threshold, and when that is enough; nodes that
+can't go alone may save something together. Bounded: in a large cluster only the nodes with the highest savings per
+disruption are considered. Sits in decide, beside the methods.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,14 +40,18 @@ _TOGETHER: Final = (2, 3, 4, 6, 8)
 """How many of the nodes that can't go alone are tried together."""
 _POOLS_MAX: Final = 2
 _STARTING: Final = -1
-"""The savings of nodes whose pods would go to a machine that is starting: known once it runs."""
+"""The savings of nodes together, if their pods would go to a machine that is starting: known once it runs."""
 _TRIED_MAX: Final = 8
 _CERTAIN: Final = 1e-6
 """A value, as a share of the price scale, that no rounding error makes of nothing."""
 
 
 def could_save(work: Work) -> Mapping[str, Money | None]:
-    """Return what removing each node would save per hour now; None: it can't go. Others are not considered."""
+    """Return what removing each node would save per hour now; None: it can't go. Others are not considered.
+
+    Nor are nodes that may go together once a machine that is starting runs: what they wasted stands until then. Where
+    machines start all the time, few nodes can go at any moment, and a set would never waste enough.
+    """
     found = work.could_save
     if found is None:
         found = work.could_save = _could_save(work)
@@ -132,7 +137,8 @@ def _savings(work: Work, facts: NodeFacts, bounds: Iterable[Least], plenty: Plen
     for least, launch in bounds:
         if least > scene.new_nodes_max or (launch is not None and launch.amount >= facts.price):
             return None
-    return _simulated(work, (facts,), fits=plenty.for_pods_of(scene.index_of(facts)))
+    saved = _simulated(work, (facts,), fits=plenty.for_pods_of(scene.index_of(facts)))
+    return None if saved == _STARTING else saved
 
 
 def _simulated(work: Work, nodes: tuple[NodeFacts, ...], *, fits: bool = False) -> Money | None:
