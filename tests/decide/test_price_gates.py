@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.decide.gates.price_refusals import below_threshold
 from dovetail.decide.methods.method import blocked_move
+from dovetail.decide.refusal import below_threshold
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType
 from dovetail.model.money import format_money, parse_money

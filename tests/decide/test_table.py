@@ -16,7 +16,8 @@ from dovetail.decide.facts.vetoes import Vetoes
 from dovetail.decide.gates import table as module
 from dovetail.decide.gates.candidates import OWN_RULES, RULES, Chains, pod_rules, rules_before_pods
 from dovetail.decide.gates.gate_results import GateContext
-from dovetail.decide.gates.table import NOBODY, GateTable, OpenGates, in_cost_order
+from dovetail.decide.gates.open_gates import OpenGates
+from dovetail.decide.gates.table import NOBODY, GateTable, in_cost_order
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import NodeClaim, NodeClaimSpec, NodePool, ObjectMeta, Pod

@@ -1,7 +1,6 @@
 """Empty clusters, and answers that must not depend on earlier queries."""
 
-from dovetail.scheduling.place import place
-from dovetail.scheduling.simulate import simulate
+from dovetail.scheduling.simulate import place, simulate
 from tests.support.scheduling_build import homes, near, node, pod, pool, snapshot, spread, unplaced, without
 
 

@@ -12,8 +12,8 @@ from dovetail.model.objects import Node, NodeClaim, NodeClaimStatus, NodeSpec, O
 from dovetail.model.settings import Settings
 from dovetail.scheduling.launch.machines import Resources
 from dovetail.scheduling.pods.bindings import NodeNames
-from dovetail.scheduling.reading.rows import NodeRows, RowRegistries, read_rows
 from dovetail.scheduling.room import Sizes
+from dovetail.scheduling.rows import NodeRows, RowRegistries, read_rows
 
 LABELS = {
     "": {},

@@ -6,13 +6,12 @@ Plain values; shells turn them into JSON, messages, events and metrics. Sits in 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 from dovetail.api.rolling import RollingDomain, Rollout
 from dovetail.decide.refusal import Refusal
-from dovetail.decide.steering_plan import SteeringPlan
 from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Command, Method
 from dovetail.model.commitments import Bill
@@ -24,6 +23,7 @@ from dovetail.model.verdicts import BriefVerdict, NodeVerdict
 
 if TYPE_CHECKING:
     from dovetail.decide.gates.candidates import Chain
+
 
 UNLIMITED = 2_147_483_647
 """What is left where no budget is active, as Karpenter prints it."""
@@ -167,6 +167,26 @@ class ExpiringDay(msgspec.Struct, frozen=True, kw_only=True):
             f"expire{'s' if self.nodes == 1 else ''} on {self.first.astimezone(zone):%A %Y-%m-%d}, the budgets allow "
             f"{self.in_time}: Karpenter will end the rest by force"
         )
+
+
+class Victim(msgspec.Struct, frozen=True, kw_only=True):
+    """The pod of a ReplicaSet that a scale-down should take next."""
+
+    owner: str
+    namespace: str
+    name: str
+    uid: str
+
+
+class SteeringPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes to close and the pods to mark; `worth`: dollars per hour and pod of the closing nodes."""
+
+    closing: tuple[str, ...] = ()
+    victims: tuple[Victim, ...] = ()
+    worth: tuple[tuple[str, float], ...] = ()
+
+
+NOTHING: Final = SteeringPlan()
 
 
 class AllVerdicts(Protocol):

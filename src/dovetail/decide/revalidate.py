@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price_sum import judge_new_nodes
+from dovetail.decide.gates.price import judge_new_nodes
 from dovetail.decide.methods import drifted, leaving
 from dovetail.decide.methods.method import budget_result, domain_result
 from dovetail.decide.methods.moves import (

@@ -11,10 +11,9 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.horizon import next_change
 from dovetail.decide.loads import pool_loads
 from dovetail.decide.methods import drifted, empty, expired, leaving, multi_node, single_node, unhealthy
-from dovetail.decide.methods.backlog import waiting_nodes
-from dovetail.decide.methods.expiry_outlook import LOOK_AHEAD, expiring_nodes
 from dovetail.decide.methods.method import MethodRun, blocked_move
 from dovetail.decide.methods.moves import Move, command_of, score
+from dovetail.decide.methods.outlook import LOOK_AHEAD, expiring_nodes, waiting_nodes
 from dovetail.decide.optimal import value_at_most
 from dovetail.decide.outcome import BufferRow, CandidateAlone, JudgedMove, MethodResult, RoundResult
 from dovetail.decide.question import Question

@@ -25,9 +25,10 @@ from dovetail.decide.gates.budgets import BudgetLedger
 from dovetail.decide.gates.candidates import Chains
 from dovetail.decide.gates.gate_results import GateContext
 from dovetail.decide.gates.haste import Haste
+from dovetail.decide.gates.open_gates import FirstClosed, OpenGates
 from dovetail.decide.gates.pool_holds import PoolHolds, Waiting, health_holds
 from dovetail.decide.gates.price import Source, required_of
-from dovetail.decide.gates.table import FirstClosed, GateTable, OpenGates
+from dovetail.decide.gates.table import GateTable
 from dovetail.decide.gates.waits import Waits
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.memory import Memory

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from dovetail.decide.facts.node_facts import NodeFacts, rescheduling_costs
 from dovetail.decide.facts.victims import STAYS
+from dovetail.decide.outcome import NOTHING, SteeringPlan
 from dovetail.decide.scene import Scene
-from dovetail.decide.steering_plan import NOTHING, SteeringPlan
 from dovetail.model.karpenter import FeatureGate
 from dovetail.model.money import Money
 from dovetail.model.settings import SteeringMode

@@ -17,7 +17,7 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
 from dovetail.decide.gates.gate_results import passed, pod_name
 from dovetail.decide.gates.method_rules import wants
-from dovetail.decide.gates.table import FirstClosed
+from dovetail.decide.gates.open_gates import FirstClosed
 from dovetail.decide.methods import leaving, moves, single_node
 from dovetail.decide.methods.method import MethodRun
 from dovetail.decide.methods.moves import Move
@@ -241,10 +241,10 @@ def _in_words(scene: Scene, run: MethodRun, facts: NodeFacts, answer: _Answer) -
 def _with_sizes(scene: Scene, facts: NodeFacts, result: GateResult) -> GateResult:
     """Return a refusal that also names a pod of the node that comes back with another size, if there is one."""
     snapshot = scene.snapshot
-    sizes, index = snapshot.surroundings.coming, snapshot.node_index(facts.name)
+    sizes, index = snapshot.surroundings.coming, snapshot.index.get(facts.name)
     if result.passed or not sizes or index is None:
         return result
-    changed = [(pod, words) for pod in snapshot.movable(index) if (words := sizes.words(pod))]
+    changed = [(pod, words) for pod in snapshot.movers(index).pods if (words := sizes.words(pod))]
     if not changed:
         return result
     pod, words = changed[0]

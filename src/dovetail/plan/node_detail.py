@@ -75,11 +75,10 @@ def utilisation_of(scene: Scene, facts: NodeFacts) -> dict[str, float]:
         return {}
     room = scene.snapshot.states[place].allocatable
     asked: dict[str, int] = {}
-    for pod in scene.snapshot.pods_on[place]:
-        if not is_terminal(pod):
-            requests = scene.snapshot.class_of(pod).info.requests
-            for name in _RESOURCES:
-                asked[name] = asked.get(name, 0) + requests.get(name, 0)
+    bindings = scene.snapshot.bindings
+    for pod, cls in zip(scene.snapshot.pods_on[place], bindings.classes_at(bindings.on_node(place)), strict=True):
+        for name in () if is_terminal(pod) else _RESOURCES:
+            asked[name] = asked.get(name, 0) + cls.info.requests.get(name, 0)
     return {name: asked.get(name, 0) / room[name] for name in _RESOURCES if room.get(name)}
 
 

@@ -1,7 +1,7 @@
 """How long planned commands take: by the budgets, windows, rates and timers of their pools.
 
 Commands start in the order of the plan, as early as the rules of their pools allow, side by side where budgets allow
-it. A launch and a drain take as long as `rollout status` assumes (`decide.facts.launches`); what a cloud, a
+it. A launch and a drain take as long as `rollout status` assumes (`decide.facts.node_facts`); what a cloud, a
 PodDisruptionBudget or a person delays is not known. `plan.to_end` and `plan.change` ask. Decides nothing. Sits in plan.
 """
 
@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from dovetail.api.pool_marks import Departure, read_history
-from dovetail.decide.facts.launches import DRAIN, usual_launch
+from dovetail.decide.facts.node_facts import DRAIN, usual_launch
 from dovetail.decide.gates.budgets import amount_of, domain_of, flat_allowance, is_active, names_reason, rate_allowance
 from dovetail.decide.gates.pool_holds import window_edges, window_hold
 from dovetail.decide.scene import Scene

@@ -19,7 +19,7 @@ from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.pods.classes import PodClass
 from dovetail.scheduling.pods.pod import ports_clash
 from dovetail.scheduling.pods.variants import NodeList, Variant
-from dovetail.scheduling.topology.counting import Counting
+from dovetail.scheduling.topology.states import Counting
 
 _NONE: Final[frozenset[int]] = frozenset()
 
@@ -38,7 +38,7 @@ class Packer:
         """Start a packing; `moving`: class, node and flags of bound pods that leave their nodes."""
         self.frame = frame
         self.removed = frozenset(removed)
-        self.closed = options.closed_nodes()
+        self.closed = frozenset(options.closed)
         self.limits_left = limits_left
         self.count_all = frame.settings.rules.others_pods_count
         self.new_nodes_max = options.new_nodes_max

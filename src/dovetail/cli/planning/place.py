@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
     from dovetail.decide.decider import Decider
     from dovetail.model.settings import Tariff
-    from dovetail.scheduling.place import place
+    from dovetail.scheduling.simulate import place
 
     paying = load_live_question(args)
     # Karpenter launches the nodes of pending pods, and knows no commitments, discounts or surcharges.

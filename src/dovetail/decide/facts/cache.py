@@ -27,7 +27,7 @@ from dovetail.model.settings import Settings
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.evictions import ProtectionSpan, span_of
 from dovetail.scheduling.pods.surge import NO_SURGES, Owner
-from dovetail.scheduling.reading.rows import Edits, NodeRows
+from dovetail.scheduling.rows import Edits, NodeRows
 from dovetail.scheduling.snapshot import Snapshot
 
 Inputs = tuple[

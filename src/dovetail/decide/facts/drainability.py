@@ -17,8 +17,8 @@ from dovetail.model.cached import cached
 from dovetail.model.labels.selectors import LabelSelector
 from dovetail.model.objects import Pod, PodDisruptionBudget
 from dovetail.model.timing.duration import DurationError, later, parse_go_duration
+from dovetail.scheduling.changes import changes
 from dovetail.scheduling.pods.pod import is_active, is_mirror, tolerates_disruption
-from dovetail.scheduling.reading.changes import changes
 
 
 class Protection(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,14 +15,13 @@ from dovetail.decide.facts.cache import FactsCache, Inputs, LastReading, Reading
 from dovetail.decide.facts.node_facts import NodeFacts, read_expiry, retirement_age
 from dovetail.decide.facts.pod_sums import PodSums, reading_of, sum_up
 from dovetail.decide.facts.vetoes import Vetoes
-from dovetail.decide.gates import timers
 from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.money import Money
 from dovetail.model.objects import Node, NodeClaim, NodePool, condition, is_true
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.scheduling.nodes import StateNode, state_node, why_leaving
-from dovetail.scheduling.reading.rows import Edits
+from dovetail.scheduling.rows import Edits
 from dovetail.scheduling.snapshot import Snapshot
 
 _TAINTS: Final = (names.DISRUPTION_TAINT, names.DISRUPTED_TAINT)
@@ -184,7 +183,7 @@ class Reader:
             resting=resting,
             drifted_since=drifted if roll is None else min(roll.requested, drifted or roll.requested),
             roll=roll,
-            last_event=timers.last_pod_event(claim, seen),
+            last_event=last_pod_event(claim, seen),
             expire_after=self._expiry(claim, policy),
             retires_after=self._retires_after(claim, policy),
             instance_type=kind,
@@ -244,6 +243,24 @@ class Reader:
         return retirement_age(pools, own, self.settings.expiry_lead)
 
 
+def last_pod_event(claim: NodeClaim | None, seen: datetime | None = None) -> datetime | None:
+    """Return the last pod event of a node or, if none is known, when it was initialized (grace-period, Core Logic).
+
+    `seen`: the last one that Dovetail saw itself; the later of both counts, as Karpenter can miss one.
+    """
+    if claim is None:
+        return None
+    written = claim.status.last_pod_event_time
+    if written is not None and seen is not None:
+        return max(written, seen)
+    if written is not None or seen is not None:
+        return written or seen
+    initialized = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
+    if initialized is not None and initialized.status == "True":
+        return initialized.last_transition_time
+    return None
+
+
 def _of_pods(sums: PodSums) -> dict[str, Any]:
     """Return the facts of a node that follow from its pods."""
     return {
@@ -264,7 +281,7 @@ def _of_pods(sums: PodSums) -> dict[str, Any]:
 def _with_pods(before: NodeFacts, inputs: Inputs) -> NodeFacts:
     """Return the facts of a node of which only the pods and their last event have changed."""
     state, sums, *_, seen = inputs
-    return replace(before, last_event=timers.last_pod_event(state.claim, seen), **_of_pods(sums))
+    return replace(before, last_event=last_pod_event(state.claim, seen), **_of_pods(sums))
 
 
 def _expected_by_scheduler(snapshot: Snapshot) -> Iterator[str]:

@@ -15,8 +15,7 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates import balanced, price
 from dovetail.decide.gates.gate_results import pod_name
 from dovetail.decide.gates.method_rules import claims_why
-from dovetail.decide.gates.price import Approved
-from dovetail.decide.gates.price_sum import judge_new_nodes
+from dovetail.decide.gates.price import Approved, judge_new_nodes
 from dovetail.decide.refusal import Refusal
 from dovetail.decide.refusals.as_scheduled import stays_empty
 from dovetail.decide.refusals.bounds import Needs

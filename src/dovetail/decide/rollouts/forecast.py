@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from dovetail.decide.facts.launches import DRAIN, usual_launch
+from dovetail.decide.facts.node_facts import DRAIN, usual_launch
 from dovetail.decide.gates.budgets import (
     amount_of,
     flat_allowance,

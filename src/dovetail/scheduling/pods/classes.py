@@ -73,10 +73,6 @@ class PodClass:
         self.memory = info.requests.get("memory", 0)
 
 
-PodRecord = tuple[PodClass, int]
-"""A pod's class and its flags."""
-
-
 class Classes:
     """The registry of specs and classes; `claims` and `ports`: whether any spec ever seen asks for some."""
 

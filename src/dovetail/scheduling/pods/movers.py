@@ -10,6 +10,7 @@ from itertools import compress
 from operator import attrgetter
 
 from dovetail.model.objects import Pod, PodDisruptionBudget
+from dovetail.scheduling.changes import changes
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings, ByNode
@@ -17,7 +18,6 @@ from dovetail.scheduling.pods.classes import RESCHEDULABLE, Classes, PodClass, S
 from dovetail.scheduling.pods.coming_sizes import ComingSizes
 from dovetail.scheduling.pods.evictions import Blockers, ProtectionSpan, is_protected, span_of
 from dovetail.scheduling.pods.surge import Owner
-from dovetail.scheduling.reading.changes import changes
 
 Leaving = list[tuple[PodClass, int, int]]
 """Class, node and flags of pods that leave their node."""

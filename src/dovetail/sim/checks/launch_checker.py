@@ -147,10 +147,8 @@ class LaunchChecker(Checker):
     def _nodes_needed(self, nodes: list[str], cluster: Cluster) -> int:
         """Return how many nodes the pods of these need at most, if no existing node takes any of them."""
         catalogue = self.world.cloud.seen_catalogue()
-        self._last = snapshot = Snapshot.build(
-            cluster, catalogue, DOVETAIL, self.world.clock.instant(), previous=self._last
-        )
-        chosen = [place for name in nodes if (place := snapshot.node_index(name)) is not None]
+        self._last = snapshot = Snapshot(cluster, catalogue, DOVETAIL, self.world.clock.instant(), previous=self._last)
+        chosen = [place for name in nodes if (place := snapshot.index.get(name)) is not None]
         alone = SimulationOptions(closed=range(len(snapshot.states)), include_pending=False, include_leaving=False)
         result = simulate(snapshot, chosen, alone)
         needed = len(result.new_nodes) + len(result.unplaced)

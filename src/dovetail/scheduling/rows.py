@@ -18,10 +18,10 @@ from dovetail.model.cluster import Cluster
 from dovetail.model.objects import Node, NodeClaim
 from dovetail.model.rules import Rules
 from dovetail.model.settings import Settings
+from dovetail.scheduling.changes import changes
 from dovetail.scheduling.launch.machines import Mask, Resources
 from dovetail.scheduling.nodes import MARKED, Pair, StateNode, join, leaving_reason, pair_up, state_node
 from dovetail.scheduling.pods.bindings import NodeNames
-from dovetail.scheduling.reading.changes import changes
 from dovetail.scheduling.room import Sizes
 
 Item = TypeVar("Item")
