@@ -157,11 +157,12 @@ def test_guards_are_renewed() -> None:
     """New versions of the same PDBs are counted again without a recompile; other PDBs are compiled."""
     old = [_pdb("a", _labels(app="web"), 1), _pdb("b", _labels(app="db"), 1)]
     guards = Guards(old)
-    assert guards.refusing == {}
+    assert not guards.refusing
     assert guards.over([_pod(WEB), _pod({"app": "db"}), _pod()]) == {"default/a", "default/b"}
     fewer, _ = guards.renewed([_pdb("a", _labels(app="web"), 0), old[1]])
     assert fewer.veto(_pod(WEB), NOW) is not None
-    assert {name: {key: set(values) for key, values in found.items()} for name, found in fewer.refusing.items()} == {
+    left = fewer.refusing.by_label
+    assert {name: {key: set(values) for key, values in found.items()} for name, found in left.items()} == {
         "default": {"app": {"web"}}
     }
     assert guards.veto(_pod(WEB), NOW) is None

@@ -11,11 +11,12 @@ import pytest
 from dovetail.api.rolling import RollingDomain, write_rolling
 from dovetail.decide.facts.cost import UNIT
 from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.budgets import window_times
 from dovetail.decide.gates.gate_results import GateContext
 from dovetail.decide.gates.haste import Haste
 from dovetail.decide.gates.table import GateTable
 from dovetail.decide.gates.waits import Waits
-from dovetail.decide.horizon import next_change, window_times
+from dovetail.decide.horizon import next_change
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.question import CostHold, Question
 from dovetail.decide.refusal import Refusal

@@ -15,7 +15,7 @@ import msgspec
 from dovetail.decide.words import clock, dollars, nanoseconds, two_sums
 from dovetail.model.command import Command
 from dovetail.model.money import Money
-from dovetail.model.verdicts import Figure, Gate
+from dovetail.model.verdicts import Figure, Gate, GateResult
 
 PRICE_GATES: Final = (
     Gate.PRICE,
@@ -50,6 +50,10 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     def is_price(self) -> bool:
         """Return whether the pods would have fitted and only the price gates refused."""
         return self.gate in PRICE_GATES
+
+    def as_result(self) -> GateResult:
+        """Return the result of the gate that refused it."""
+        return GateResult(gate=self.gate, passed=False, why=self.why, figures=self.figures, due=self.due)
 
     def told_as(self, kind: "type[Told]", gate: Gate, due: datetime | None, **own: Any) -> "Told":
         """Return the refusal as one of another gate, with that kind's own fields; the numbers stay the same."""

@@ -52,13 +52,11 @@ def _karpenter_marks(scene: Scene) -> bool:
 
 def _open_ones(scene: Scene) -> list[NodeFacts]:
     """Return the nodes that may be steered: managed, in use, and neither leaving, nominated nor young."""
-    managed, latest = scene.gate_context.managed_pools, scene.now - YOUNG
+    manages, latest = scene.gate_context.manages, scene.now - YOUNG
     return [
         facts
         for facts in scene.nodes
-        if (since := facts.steered_since) is not None
-        and since <= latest
-        and (managed is None or facts.pool_name in managed)
+        if (since := facts.steered_since) is not None and since <= latest and manages(facts.pool_name)
     ]
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
-from dovetail.decide.gates.gate_results import passed, pod_name
+from dovetail.decide.gates.gate_results import passed
 from dovetail.decide.gates.method_rules import wants
 from dovetail.decide.gates.open_gates import FirstClosed
 from dovetail.decide.methods import leaving, moves, single_node
@@ -233,7 +233,7 @@ def _in_words(scene: Scene, run: MethodRun, facts: NodeFacts, answer: _Answer) -
     if isinstance(answer, Command):
         return within, passed(Gate.SIMULATION, leaving.why_it_goes(answer))
     if run.method is not Method.SINGLE_NODE and isinstance(answer, Refusal):
-        return within, _with_sizes(scene, facts, _refused(answer))
+        return within, _with_sizes(scene, facts, answer.as_result())
     results = _priced(single_node.in_words(scene, facts, answer))
     return (within, *results[:-1], _with_sizes(scene, facts, results[-1]))
 
@@ -249,7 +249,7 @@ def _with_sizes(scene: Scene, facts: NodeFacts, result: GateResult) -> GateResul
         return result
     pod, words = changed[0]
     more = f", and {len(changed) - 1} more of its pods do with theirs" if len(changed) > 1 else ""
-    return msgspec.structs.replace(result, why=f"{result.why} Its pod {pod_name(pod)} {words}{more}.")
+    return msgspec.structs.replace(result, why=f"{result.why} Its pod {pod.metadata.key} {words}{more}.")
 
 
 def _held(scene: Scene, run: MethodRun, facts: NodeFacts) -> GateResult | None:
@@ -284,8 +284,8 @@ def _budget_passed(scene: Scene, method: Method, facts: NodeFacts) -> GateResult
 def _priced(outcome: Move | Refusal) -> tuple[GateResult, ...]:
     if isinstance(outcome, Refusal):
         if outcome.is_price and outcome.simulated:
-            return (passed(Gate.SIMULATION, "Every pod finds a place."), _refused(outcome))
-        return (_refused(outcome),)
+            return (passed(Gate.SIMULATION, "Every pod finds a place."), outcome.as_result())
+        return (outcome.as_result(),)
     approved = outcome.approved
     return (
         passed(Gate.SIMULATION, "Every pod finds a place."),
@@ -303,10 +303,6 @@ def _saves(savings: Money, required: Money | Fraction, what: str) -> GateResult:
             "requiredSavingsPerHour": dollars(required, bare=True),
         },
     )
-
-
-def _refused(refusal: Refusal) -> GateResult:
-    return GateResult(gate=refusal.gate, passed=False, why=refusal.why, figures=refusal.figures, due=refusal.due)
 
 
 def deciding(scene: Scene, facts: NodeFacts, chains: Mapping[Method, Chain]) -> Chain:

@@ -189,7 +189,7 @@ def _sorted(items: Iterable) -> tuple:  # type: ignore[type-arg]
 def _moved(pods: Iterable[Pod], gone: frozenset[str], bound: dict[str, str], spare: str) -> Iterable[Pod]:
     for pod in pods:
         here = pod.spec.node_name in gone
-        target = bound.get(f"{pod.metadata.namespace}/{pod.metadata.name}") if here or bound else None
+        target = bound.get(pod.metadata.key) if here or bound else None
         if target is not None:
             yield _on(pod, target)
         elif not here:

@@ -74,7 +74,7 @@ class Entry:
     def name(self) -> str:
         """Return the pod's `namespace/name`."""
         meta = self.pod.metadata
-        return f"{meta.namespace}/{meta.name}"
+        return meta.key
 
 
 class Lane:

@@ -12,7 +12,7 @@ from datetime import datetime
 import msgspec
 
 from dovetail.decide.billing import MarginalFacts
-from dovetail.decide.facts.drainability import Guards, pdb_key
+from dovetail.decide.facts.drainability import Guards
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.pod_sums import PodSums
 from dovetail.decide.facts.vetoes import KeptVetoes
@@ -159,7 +159,7 @@ class FactsCache:
             self._nodes.pop(name, None)
             self.vetoes.forget(name)
         self.vetoes.begin()
-        turned = dict.fromkeys(name for pdb in found.turned for name in self._under.get(pdb_key(pdb), ()))
+        turned = dict.fromkeys(name for pdb in found.turned for name in self._under.get(pdb.metadata.key, ()))
         self.vetoes.look_again(turned)
         if snapshot.surges is not NO_SURGES:  # which Deployments roll also depends on refused evictions
             for name in turned:

@@ -334,7 +334,11 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached
     def closing(self) -> bool:
         """Return whether new pods are steered away from it (docs/rules.md#steering)."""
-        return self.node is not None and any(taint.key == names.CLOSING_TAINT for taint in self.node.spec.taints)
+        return self.has_taint(names.CLOSING_TAINT)
+
+    def has_taint(self, key: str) -> bool:
+        """Return whether its Node has a taint with a key."""
+        return self.node is not None and any(taint.key == key for taint in self.node.spec.taints)
 
     @cached
     def has_jobs(self) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 
 from dovetail.decide.facts.node_facts import NodeFacts, is_length
 from dovetail.decide.gates import method_rules, node_rules
-from dovetail.decide.gates.gate_results import GateContext, GateRule, pod_name, stopped
+from dovetail.decide.gates.gate_results import GateContext, GateRule, stopped
 from dovetail.model.command import Method
 from dovetail.model.objects import NodeClaim, Pod
 from dovetail.model.verdicts import Gate, GateResult
@@ -173,7 +173,7 @@ def chain_of(facts: NodeFacts, gate_context: GateContext, method: Method, closed
 def awaited(chain: Chain, pods: Sequence[Pod]) -> Chain:
     """Return the chain of an empty node that waiting pods would go to: it ends at the gate `nominated`."""
     before = tuple(takewhile(lambda result: result.gate is not Gate.NOMINATED, chain.results))
-    first, more = pod_name(pods[0]), len(pods) - 1
+    first, more = pods[0].metadata.key, len(pods) - 1
     if more:
         why = f"It is empty, but pod {first} and {more} more wait for a node and would land on it."
     else:

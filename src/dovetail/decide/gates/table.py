@@ -200,9 +200,9 @@ class GateTable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         """
         after = tuple(sorted(nodes, key=_name))
         same = self.terms == _terms(gates)
-        known = {id(facts): row for row, facts in enumerate(self.nodes)} if same else {}
+        known = {facts: row for row, facts in enumerate(self.nodes)} if same else {}
         names = _Names(after, has_namesakes=len(set(map(_name, after))) < len(after))
-        return self._with(after, names, np.array([known.get(id(facts), -1) for facts in after], np.int64), gates)
+        return self._with(after, names, np.array([known.get(facts, -1) for facts in after], np.int64), gates)
 
     def edited(self, gone: Sequence[NodeFacts], new: Sequence[NodeFacts], gates: GateContext) -> "GateTable":
         """Return the table without some of its nodes and with others."""
@@ -232,8 +232,8 @@ class GateTable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return self._with(after, _Names(after, has_namesakes=False), np.insert(np.delete(rows, out), places, -1), gates)
 
     def _sorted_anew(self, gone: Sequence[NodeFacts], new: Sequence[NodeFacts], gates: GateContext) -> "GateTable":
-        out = set(map(id, gone))
-        return self.renewed([*(facts for facts in self.nodes if id(facts) not in out), *new], gates)
+        out = set(gone)
+        return self.renewed([*(facts for facts in self.nodes if facts not in out), *new], gates)
 
     def _current(self, gates: GateContext) -> "GateTable":
         """Return the table of the same nodes, with the rows computed again whose windows opened or closed."""
@@ -348,8 +348,8 @@ class GateTable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     def rows_of(self, nodes: Sequence[NodeFacts]) -> _Ints:
         """Return the rows of some of its nodes."""
         if self.names.has_namesakes:
-            known = {id(facts): row for row, facts in enumerate(self.nodes)}
-            return np.fromiter((known[id(facts)] for facts in nodes), dtype=np.int64, count=len(nodes))
+            known = {facts: row for row, facts in enumerate(self.nodes)}
+            return np.fromiter((known[facts] for facts in nodes), dtype=np.int64, count=len(nodes))
         rows = self.names.rows
         return np.fromiter((rows[facts.name] for facts in nodes), dtype=np.int64, count=len(nodes))
 

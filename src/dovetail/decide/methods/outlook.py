@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from dovetail.decide.facts.node_facts import NodeFacts, usual_launch
-from dovetail.decide.gates.budgets import flat_allowance, next_edge
+from dovetail.decide.gates.budgets import flat_allowance, window_times
 from dovetail.decide.gates.pool_holds import window_hold
 from dovetail.decide.outcome import ExpiringDay, ExpiringNode, WaitingNode
 from dovetail.decide.scene import Scene
@@ -36,13 +36,13 @@ def expiring_nodes(scene: Scene, span: timedelta) -> tuple[ExpiringNode, ...]:
     if not scene.settings.rules.retires_expired:
         return ()
     pools: dict[str, list[NodeFacts]] = {}
-    managed, end = scene.gate_context.managed_pools, scene.now + span
+    end = scene.now + span
     horizon = max(end, scene.now + LOOK_AHEAD)
     for facts in scene.nodes:
         at = facts.forced_at
         if at is None or facts.marked or facts.pool is None or not scene.now < at <= horizon:
             continue
-        if managed is None or facts.pool_name in managed:
+        if scene.gate_context.manages(facts.pool_name):
             pools.setdefault(facts.pool_name, []).append(facts)
     found = []
     for pool in sorted(pools):
@@ -134,9 +134,7 @@ class _Play:
         """Yield when there may be room again: a node is gone, a window opens or closes, a rate lets the next one go."""
         if self._leaving:
             yield self._leaving[0]
-        edge = next_edge(self._policy, at)
-        if edge is not None:
-            yield edge
+        yield from window_times(self._policy, at)
         for budget in self._policy.budgets:
             if budget.per is not None and (counted := self._since(budget, at)):
                 yield counted[0] + _span(budget)
@@ -155,10 +153,9 @@ def _span(budget: Budget | None) -> timedelta:
 
 def waiting_nodes(scene: Scene) -> tuple[WaitingNode, ...]:
     """Return the nodes that wait, in the order of their names."""
-    managed = scene.gate_context.managed_pools
     found = []
     for facts in scene.nodes:
-        if facts.marked or facts.pool is None or (managed is not None and facts.pool_name not in managed):
+        if facts.marked or facts.pool is None or not scene.gate_context.manages(facts.pool_name):
             continue
         wanted = next(_wanted(facts, scene.now), None)
         if wanted is not None:

@@ -33,7 +33,7 @@ _COST: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)
 
 def evict_id(run: Run, pod: Pod) -> str:
     """Return the id of the instruction that evicts a pod."""
-    return f"{run.id}/evict/{pod.metadata.namespace}/{pod.metadata.name}/{pod.metadata.uid}"
+    return f"{run.id}/evict/{pod.metadata.key}/{pod.metadata.uid}"
 
 
 def is_wanted(run: Run, view: View) -> bool:
@@ -117,12 +117,12 @@ def _apart(run: Run, left: list[Pod], air: tuple[Evicted, ...]) -> list[Pod]:
 
 
 def _place(run: Run, pod: Pod) -> str | None:
-    return run.goal(f"{pod.metadata.namespace}/{pod.metadata.name}")
+    return run.goal(pod.metadata.key)
 
 
 def note(run: Run, pod: Pod, view: View) -> None:
     """Remember which pods were evicted, which are not known to have landed, and which pods their owners have now."""
-    run.evicted.setdefault(pod.spec.node_name, {})[f"{pod.metadata.namespace}/{pod.metadata.name}"] = None
+    run.evicted.setdefault(pod.spec.node_name, {})[pod.metadata.key] = None
     owners = tuple([owner.uid for owner in pod.metadata.owner_references])
     siblings = frozenset(other.metadata.uid for uid in owners for other in view.store.pods_owned_by(uid))
     ident, node = evict_id(run, pod), pod.spec.node_name

@@ -322,7 +322,7 @@ def kept_preferences(claim: Claim) -> tuple[str, ...]:
     for pod, variant in zip(claim.pods, claim.variants, strict=True):
         what = next_preference(variant.spec)
         if what is not None:
-            found.append(f"{pod.metadata.namespace}/{pod.metadata.name} holds on to {what}")
+            found.append(f"{pod.metadata.key} holds on to {what}")
     return tuple(found)
 
 

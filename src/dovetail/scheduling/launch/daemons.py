@@ -65,7 +65,7 @@ def _daemon(item: DaemonSet, pod: Pod | None, *, resizes_count: bool) -> Daemon:
     requests = spec_requests(spec)
     requests["pods"] = 1
     return Daemon(
-        name=f"{item.metadata.namespace}/{item.metadata.name}",
+        name=item.metadata.key,
         requests=requests,
         tolerations=spec.tolerations,
         terms=tuple(base.union(Requirements.from_spec(t.match_expressions)) for t in terms) or (base,),

@@ -164,7 +164,7 @@ def read_advice(vpa: VerticalPodAutoscaler) -> SizeAdvice | None:
     if not containers:
         return None
     target_ref = (vpa.metadata.namespace, spec.target_ref.kind, spec.target_ref.name)
-    return SizeAdvice(f"{vpa.metadata.namespace}/{vpa.metadata.name}", target_ref, containers, frozenset(within))
+    return SizeAdvice(vpa.metadata.key, target_ref, containers, frozenset(within))
 
 
 def _allowed(name: str, text: _Amount, policy: VpaContainerPolicy) -> _Amount:

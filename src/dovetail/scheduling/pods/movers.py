@@ -213,7 +213,7 @@ class MoverRegistry:
     def _held_on(self, index: int, bindings: Bindings) -> list[bool] | None:
         """Return which pods of a node PDBs may block for good; None: it may be any."""
         if self._held is None or self._held[0] is not bindings:
-            self._held = bindings, bindings.might(self.blockers.select)
+            self._held = bindings, bindings.might(self.blockers.index.may_select)
         held = self._held[1]
         return None if held is None else held[index]
 

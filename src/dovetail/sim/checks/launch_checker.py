@@ -22,7 +22,7 @@ from dovetail.model.command import Action
 from dovetail.model.objects import DaemonSet, Node, Pod
 from dovetail.model.settings import DOVETAIL, Search, Settings
 from dovetail.scheduling.entries import SimulationOptions
-from dovetail.scheduling.pods.evictions import Blockers
+from dovetail.scheduling.pods.evictions import Blockers, is_protected
 from dovetail.scheduling.pods.pod import is_pending, is_reschedulable
 from dovetail.scheduling.pods.requests import pod_requests, spec_requests
 from dovetail.scheduling.simulate import simulate
@@ -128,7 +128,8 @@ class LaunchChecker(Checker):
         found = ((key, pod) for name in nodes if name in self.store.nodes for key, pod in pods.get(name, {}).items())
         return any(
             is_reschedulable(pod)
-            and Blockers([pdbs[name] for name in self.world.evictions.guards_of(key, pod)]).would_move(pod, now)
+            and not is_protected(pod, now)
+            and not Blockers([pdbs[name] for name in self.world.evictions.guards_of(key, pod)]).block(pod)
             for key, pod in found
         )
 
