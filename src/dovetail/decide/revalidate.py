@@ -71,7 +71,7 @@ def _still_standing(work: Work, command: Command) -> tuple[list[NodeFacts], Refu
 def _stop(
     scene: Scene, command: Command, facts: NodeFacts, left: dict[str, int], turn: dict[str, GateResult]
 ) -> Refusal | None:
-    chain = scene.chains[facts.name][command.method]
+    chain = scene.chains.of(facts.name, command.method)
     if not chain.open:
         return _as_refusal(facts, chain.results[-1])
     if _only_empties(command) and not facts.empty and scene.settings.rules.revalidates_empty:

@@ -14,7 +14,7 @@ from itertools import accumulate
 import msgspec
 
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.candidates import Chain
+from dovetail.decide.gates.candidates import Chain, methods_of
 from dovetail.decide.gates.gate_results import passed
 from dovetail.decide.gates.method_rules import wants
 from dovetail.decide.gates.open_gates import FirstClosed
@@ -128,7 +128,7 @@ class Verdicts:
     def _chain(self, facts: NodeFacts, decided: "_Decided") -> Chain:
         """Return the gates of the method that decides; no others are written out."""
         method, _, answer = decided
-        chain = self._scene.chains[facts.name][method]
+        chain = self._scene.chains.of(facts.name, method)
         return chain.then(*_in_words(self._scene, self._runs[method], facts, answer)) if chain.open else chain
 
     def _decided(self, facts: NodeFacts, outlook: FirstClosed, wanted: Method | None) -> "_Decided":
@@ -189,8 +189,9 @@ def chains_of(
     """
     scene = work.scene
     chains = {}
-    for method, chain in scene.chains[facts.name].items():
+    for method in methods_of(facts):
         if _is_asked(method, runs, facts, batch):
+            chain = scene.chains.of(facts.name, method)
             if chain.open:
                 answer = _answer(work, runs[method], facts, thorough=thorough)
                 chain = chain.then(*_in_words(scene, runs[method], facts, answer))

@@ -66,7 +66,7 @@ class Work:
             key = unbounded if unbounded in self._asked else key
         result = self._results.get(key)
         if result is None:
-            closed, most = (scene.closed_nodes, scene.new_nodes_max) if for_cost else ((), None)
+            closed, most = (scene.closed, scene.new_nodes_max) if for_cost else ((), None)
             prefers = scene.settings.preferences_open_nodes or not for_cost
             options = SimulationOptions(
                 closed=closed,

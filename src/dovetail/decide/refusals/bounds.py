@@ -10,7 +10,7 @@ Nothing is remembered from round to round but what the pods of each node need (`
 compare it with the room of all other nodes. Sits in decide, beside moves.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -36,7 +36,7 @@ class Bounds:
     def __init__(
         self,
         snapshot: Snapshot,
-        closed: Sequence[int],
+        closed: Collection[int],
         launches: Launches,
         planned: PlannedRoom,
         needs: NeedRows,

@@ -52,7 +52,7 @@ class _Takers(msgspec.Struct, frozen=True, eq=False):
 class Starting:
     """What is certain about the starting nodes of one snapshot; `closed` nodes refuse moved pods."""
 
-    def __init__(self, snapshot: Snapshot, closed: Sequence[int], planned: PlannedRoom) -> None:
+    def __init__(self, snapshot: Snapshot, closed: Collection[int], planned: PlannedRoom) -> None:
         self._snapshot, self._planned, self._closed = snapshot, planned, list(closed)
         self._takers: dict[tuple[int, bool, tuple[str, str] | None], _Takers | None] = {}
         self._filled: dict[tuple[int, tuple[int, ...], int], int] = {}

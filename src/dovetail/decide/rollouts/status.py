@@ -142,7 +142,7 @@ class _Rolling:
         """Return the gate of its own that holds a node; None: it waits for its turn, or for its pool."""
         if not facts.drifted:
             return None  # Karpenter has not found it yet
-        last = self._scene.chains[facts.name][Method.DRIFTED].results[-1]
+        last = self._scene.chains.of(facts.name, Method.DRIFTED).results[-1]
         if not last.passed:
             return None if last.gate in (*OF_POOLS, *PASSING, Gate.NOT_DRIFTED) else last
         if facts.name in self._run.held or any(facts.name in command.nodes for command in self._run.commands):
