@@ -301,7 +301,7 @@ class Start:
 
         alike: dict[Any, list[Any]] = {}
         for entry in self.pods:
-            alike.setdefault(entry.mark, []).append(entry)
+            alike.setdefault(entry.kind, []).append(entry)
         movers = {0: SimpleNamespace(alike=list(alike.values()))}
         snapshot: Any = SimpleNamespace(
             initialized=self.ready,

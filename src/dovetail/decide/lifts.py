@@ -146,8 +146,8 @@ def with_pool_field(question: Question, name: str, gate: Gate) -> Question:
 
 def resumed(question: Question, name: str) -> Question:
     """Return the question as `dovetail resume` leaves a pool: neither paused nor halted."""
-    marks = (names.PAUSED, names.PAUSED_REASON, names.HALTED)
-    pools = tuple(_without(pool, marks) if pool.metadata.name == name else pool for pool in question.cluster.node_pools)
+    keys = (names.PAUSED, names.PAUSED_REASON, names.HALTED)
+    pools = tuple(_without(pool, keys) if pool.metadata.name == name else pool for pool in question.cluster.node_pools)
     return replace(question, cluster=replace(question.cluster, node_pools=pools))
 
 

@@ -49,14 +49,14 @@ DEFAULT_OPTIONS: Final = SimulationOptions()
 
 
 class Entry:
-    """A pod in the queue.
+    """A pod in the queue. `kind`: pods of the same kind may use the same nodes.
 
     `exempt`: it may use closed nodes too. `pending`: it waited for a node before. `leaving`: it is on a node that
     leaves in any case. A pod that is neither pending nor leaving belongs to a candidate. `carried`: a virtual pod of a
     buffer that fits on the nodes now: a new node for it counts against the command, as for the candidates' pods.
     """
 
-    __slots__ = ("carried", "cls", "exempt", "key", "leaving", "mark", "pending", "pod")
+    __slots__ = ("carried", "cls", "exempt", "key", "kind", "leaving", "pending", "pod")
 
     def __init__(self, pod: Pod, cls: PodClass, *, exempt: bool, pending: bool, leaving: bool = False) -> None:
         self.pod = pod
@@ -65,7 +65,7 @@ class Entry:
         self.pending = pending
         self.leaving = leaving
         self.carried = False
-        self.mark = (cls.id, exempt)
+        self.kind = (cls.id, exempt)
         meta = pod.metadata
         # Largest first; ties by age (oldest first), then by uid.
         self.key = (-cls.cpu, -cls.memory, meta.creation_timestamp or _DAWN, meta.uid)

@@ -81,7 +81,7 @@ def planned_places(snapshot: Snapshot, under_way: UnderWay) -> Settled | None:
     if snapshot.settled is None or snapshot.settled[0] is not under_way:
         bare = SimulationOptions(include_pending=False, include_leaving=False)
         scratch, _, _ = _prepare(snapshot, (), bare)
-        kinds = {entry.mark: entry for entry in snapshot.leaving_entries}
+        kinds = {entry.kind: entry for entry in snapshot.leaving_entries}
         scratch.prepare(kinds.values(), to_run=False)
         leaving: dict[str, Entry] = {}
         for _, movers in snapshot.leaving_movers:

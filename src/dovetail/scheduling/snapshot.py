@@ -75,7 +75,7 @@ class Snapshot:
         self.carried_at: dict[int, int] = {}
         self.carried: dict[int, int] | None = None  # filled by `simulate.carried_by_nodes`
         self.settled: tuple[UnderWay, Settled | None] | None = None  # filled by `simulate.simulate`
-        self.mark, self.since = object(), object()
+        self.token, self.since = object(), object()
         self.edits, self.changed = UNCHANGED, set[int]()
         self._memory: SnapshotMemory = memory_for(self.catalogue, None if previous is None else previous._memory)
         virtual = self._read_virtual_pods()
@@ -151,7 +151,7 @@ class Snapshot:
             pods = tuple(pods)
             self.pods_on: Sequence[tuple[Pod, ...]] = [self._pods_at(place, pods) for place in range(len(codes))]
             return
-        edits = self.rows.edits_since(previous.rows.mark)
+        edits = self.rows.edits_since(previous.rows.token)
         old = range(len(previous.pods_on)) if edits is None else edits.gone
         was = {previous.rows.codes[place]: previous.pods_on[place] for place in old}
         new = range(len(codes)) if edits is None else edits.new
@@ -171,18 +171,18 @@ class Snapshot:
         edits.apply(found, coming)
         for place in others:
             found[place] = self._pods_at(place, pods)
-        self.pods_on, self.since, self.edits, self.changed = found, previous.mark, edits, others.union(new)
+        self.pods_on, self.since, self.edits, self.changed = found, previous.token, edits, others.union(new)
 
     def _pods_at(self, place: int, pods: Sequence[Pod]) -> tuple[Pod, ...]:
         places = self.bindings.on_node(place)
         return tuple(pods.at(places) if isinstance(pods, Listing) else [pods[at] for at in places])
 
-    def changes_since(self, mark: object) -> tuple[Edits, set[int]] | None:
-        """Return what became of the nodes of the snapshot with a mark, and the places with other objects or pods.
+    def changes_since(self, token: object) -> tuple[Edits, set[int]] | None:
+        """Return what became of the nodes of the snapshot with a token, and the places with other objects or pods.
 
         None if that is not known.
         """
-        return (self.edits, self.changed) if self.since is mark else None
+        return (self.edits, self.changed) if self.since is token else None
 
     # What decisions ask
 
@@ -344,7 +344,7 @@ class Snapshot:
         if previous is None or last is None:
             return None
         changed = None
-        if self.since is previous.mark and self.bindings.changed is not None:
+        if self.since is previous.token and self.bindings.changed is not None:
             changed = self.bindings.changed.union(map(self.rows.codes.__getitem__, self.edits.new))
         return last.later(changed, same_daemons=self.bindings.same_daemons)
 

@@ -78,7 +78,7 @@ class Reader:
         Nodes that the scheduler does not see yet (their labels are not set) are included: they get a verdict.
         """
         reading = Reading(
-            mark=self.snapshot.mark,
+            token=self.snapshot.token,
             pools=self.pools,
             policies=self.policies,
             leaving=self.leaving,

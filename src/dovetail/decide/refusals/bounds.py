@@ -17,14 +17,14 @@ import numpy as np
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.refusals.launches import Launches, Least
-from dovetail.decide.refusals.needs import AMOUNT_MAX, Ints, Mark, NeedRows
+from dovetail.decide.refusals.needs import AMOUNT_MAX, Floor, Ints, NeedRows
 from dovetail.decide.refusals.room import ENOUGH, PlannedRoom, Shelter, sum_up
 from dovetail.model.cached import cached
 from dovetail.model.objects import Pod
 from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.snapshot import Snapshot
 
-Demand = tuple[list[int], Mark]
+Demand = tuple[list[int], Floor]
 """The total requests of pods, by resource, and the minimum that all of them request."""
 Needs = tuple[bytes, ...]
 """What new nodes must hold at least, by one bound after the other, as `Launches` reads it."""
@@ -134,32 +134,32 @@ class Bounds:
     def _short(self, rows: Ints, places: Ints) -> Ints:
         """Return what each node's started pods request beyond the room of all others that fit the smallest of them."""
         needs = self._needs
-        return self._beyond(needs.started_demand[rows], needs.started_mark[rows], self._for_moved, places)
+        return self._beyond(needs.started_demand[rows], needs.started_floor[rows], self._for_moved, places)
 
     def _short_of_all(self, rows: Ints, places: Ints) -> Ints | None:
         """Return the same for all pods that would move, with those of leaving nodes; None: there are no others."""
         needs = self._needs
         if self._leaving is not None:
-            total, mark = self._leaving
-            demand, own = needs.demand[rows], needs.mark[rows]
-            both = {number: needs.number_of(_least((mark, needs.marks[number]))) for number in _distinct(own)}
+            total, floor = self._leaving
+            demand, own = needs.demand[rows], needs.floor[rows]
+            both = {number: needs.number_of(_least((floor, needs.floors[number]))) for number in _distinct(own)}
             numbers = np.array([both[number] for number in own.tolist()], dtype=np.int64)
-            numbers[~demand.any(axis=1)] = needs.number_of(mark)
+            numbers[~demand.any(axis=1)] = needs.number_of(floor)
             more = np.array([min(amount, ENOUGH) for amount in total])
             return self._beyond(demand + more, numbers, self._for_all, places)
         at = np.flatnonzero((needs.counts[rows] != needs.started[rows]).any(axis=1))
         if not len(at):
             return None
         found = np.zeros((len(rows), needs.width), dtype=np.int64)
-        found[at] = self._beyond(needs.demand[rows[at]], needs.mark[rows[at]], self._for_all, places[at])
+        found[at] = self._beyond(needs.demand[rows[at]], needs.floor[rows[at]], self._for_all, places[at])
         return found
 
-    def _beyond(self, demand: Ints, marks: Ints, shelter: Shelter, places: Ints) -> Ints:
-        """Return what each demand lacks if one of the nodes in a shelter goes; `marks`: numbers of marks."""
+    def _beyond(self, demand: Ints, floors: Ints, shelter: Shelter, places: Ints) -> Ints:
+        """Return what each demand lacks if one of the nodes in a shelter goes; `floors`: numbers of floors."""
         own, room = self._planned.room[places], np.empty_like(demand)
-        for number in _distinct(marks):
-            total, fits = shelter.usable(self._needs.marks[number])
-            at = np.flatnonzero(marks == number)
+        for number in _distinct(floors):
+            total, fits = shelter.usable(self._needs.floors[number])
+            at = np.flatnonzero(floors == number)
             here = np.array(total, dtype=np.int64 if max(total, default=0) <= ENOUGH else object)
             room[at] = np.minimum(here - np.where(fits[places[at]][:, None], own[at], 0), ENOUGH)
         return np.where(demand > 0, np.maximum(demand - room, 0), 0)
@@ -174,18 +174,18 @@ class Bounds:
         needs, places = self._needs, self._places_of(nodes)
         rows = needs.of(nodes, self._snapshot)
         lacking = sum_up(self._without_room(rows, places)[1])
-        started = self._sum(needs.started_demand[rows], needs.started_mark[rows])
-        every = self._sum(needs.demand[rows], needs.mark[rows])
+        started = self._sum(needs.started_demand[rows], needs.started_floor[rows])
+        every = self._sum(needs.demand[rows], needs.floor[rows])
         if self._leaving is not None:
             every = _plus(every, self._leaving)
         short = self._lack(started, self._for_moved, places), self._lack(every, self._for_all, places)
         need = [min(max(amounts), ENOUGH) for amounts in zip(lacking, *short, strict=True)]
         return self._launches.least_for(np.array(need).tobytes()) if any(need) else (0, None)
 
-    def _sum(self, demand: Ints, marks: Ints) -> Demand:
-        """Return the sum of demands; those of nothing don't change its mark."""
-        numbers = _distinct(marks[demand.any(axis=1)])
-        return sum_up(demand), _least([self._needs.marks[number] for number in numbers])
+    def _sum(self, demand: Ints, floors: Ints) -> Demand:
+        """Return the sum of demands; those of nothing don't change its floor."""
+        numbers = _distinct(floors[demand.any(axis=1)])
+        return sum_up(demand), _least([self._needs.floors[number] for number in numbers])
 
     def _lack(self, demand: Demand, shelter: Shelter, gone: Ints) -> list[int]:
         """Return the part of a demand that doesn't fit in a shelter without some nodes."""
@@ -247,9 +247,9 @@ def _distinct(numbers: Ints) -> list[int]:
     return np.flatnonzero(np.bincount(numbers)).tolist() if len(numbers) else []
 
 
-def _least(marks: Sequence[Mark]) -> Mark:
+def _least(floors: Sequence[Floor]) -> Floor:
     """Return the minimum of each resource that all of these have."""
-    return tuple(map(min, zip(*marks, strict=True)))
+    return tuple(map(min, zip(*floors, strict=True)))
 
 
 def _plus(one: Demand, other: Demand) -> Demand:

@@ -20,13 +20,13 @@ from dovetail.scheduling.snapshot import Snapshot
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-Mark = tuple[int, ...]
+Floor = tuple[int, ...]
 """The minimum of each resource that some pods all request; 0: not all of them do."""
 
 AMOUNT_MAX: Final = 2**53
 """What one pod counts with at most, of any resource: sums of a node's pods then fit into 64 bits."""
 _GONE_MAX: Final = 64
-_MARKS_MAX: Final = 10_000
+_FLOORS_MAX: Final = 10_000
 """Once there are so many different sets of smallest requests, all rows are read again."""
 
 
@@ -36,7 +36,7 @@ class NeedRows:
     Numbers of specs and classes begin with 1 here, 0 is no pod.
 
     `specs`, `counts`, `started`: the kinds of pods of each row, how many would move, and how many of them have started.
-    `demand`, `started_demand`: their total requests. `mark`, `started_mark`: which of `marks` is the minimum of each
+    `demand`, `started_demand`: their total requests. `floor`, `started_floor`: which of `floors` is the minimum of each
     resource that all of them request. `each`: the requests of one pod, by spec.
     """
 
@@ -52,10 +52,10 @@ class NeedRows:
         self.started: Ints = self.specs.copy()
         self.demand: Ints = np.zeros((0, width), dtype=np.int64)
         self.started_demand: Ints = self.demand.copy()
-        self.mark: Ints = np.zeros(0, dtype=np.int64)
-        self.started_mark: Ints = self.mark.copy()
-        self.marks: list[Mark] = []
-        self._numbers: dict[Mark, int] = {}
+        self.floor: Ints = np.zeros(0, dtype=np.int64)
+        self.started_floor: Ints = self.floor.copy()
+        self.floors: list[Floor] = []
+        self._numbers: dict[Floor, int] = {}
         self.classes: dict[int, PodClass] = {}
         self._kinds: Ints = self.specs.copy()
         self._kind_counts: Ints = self.specs.copy()
@@ -64,13 +64,13 @@ class NeedRows:
     def serves(self, snapshot: Snapshot) -> bool:
         """Return whether the rows hold for a snapshot: the same resources, and the same pods of a node would move.
 
-        Not if most rows are of nodes that are gone, or there are too many marks.
+        Not if most rows are of nodes that are gone, or there are too many floors.
         """
         return (
             self._lineage is snapshot.lineage
             and self.width == snapshot.frame.room.shape[1]
             and len(self._row) <= 2 * len(snapshot.states) + _GONE_MAX
-            and len(self.marks) <= _MARKS_MAX
+            and len(self.floors) <= _FLOORS_MAX
         )
 
     def of(self, nodes: Sequence[NodeFacts], snapshot: Snapshot) -> Ints:
@@ -102,20 +102,20 @@ class NeedRows:
         _fill(self.counts, rows, [[count for _, count in own.specs] for own in movers])
         _fill(self.started, rows, [_started(own) for own in movers])
         each = self.each[self.specs[rows]]
-        for counts, demand, mark in (
-            (self.counts[rows], self.demand, self.mark),
-            (self.started[rows], self.started_demand, self.started_mark),
+        for counts, demand, floor in (
+            (self.counts[rows], self.demand, self.floor),
+            (self.started[rows], self.started_demand, self.started_floor),
         ):
             demand[rows] = np.einsum("rk,rkw->rw", counts, each)
             least = np.where((counts > 0)[:, :, None], each, AMOUNT_MAX).min(axis=1)
             least[~counts.any(axis=1)] = 0
-            mark[rows] = [self.number_of(tuple(row)) for row in least.tolist()]
+            floor[rows] = [self.number_of(tuple(row)) for row in least.tolist()]
 
-    def number_of(self, mark: Mark) -> int:
-        """Return the number of a mark."""
-        number = self._numbers.setdefault(mark, len(self.marks))
-        if number == len(self.marks):
-            self.marks.append(mark)
+    def number_of(self, floor: Floor) -> int:
+        """Return the number of a floor."""
+        number = self._numbers.setdefault(floor, len(self.floors))
+        if number == len(self.floors):
+            self.floors.append(floor)
         return number
 
     def learn(self, info: SpecInfo) -> int:
@@ -133,8 +133,8 @@ class NeedRows:
         self._movers.extend([None] * (rows - len(self._movers)))
         for name in ("specs", "counts", "started"):
             setattr(self, name, _wider(getattr(self, name), kinds))
-        if rows > len(self.mark):
-            names = ("specs", "counts", "started", "demand", "started_demand", "mark", "started_mark")
+        if rows > len(self.floor):
+            names = ("specs", "counts", "started", "demand", "started_demand", "floor", "started_floor")
             for name in (*names, "_kinds", "_kind_counts", "_has_kinds"):
                 setattr(self, name, _larger(getattr(self, name), 2 * rows))
 

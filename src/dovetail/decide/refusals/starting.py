@@ -121,15 +121,15 @@ class Starting:
         """Return the nodes that take a pod of the class by room, labels and taints; None if nothing is certain."""
         info, frame = cls.info, self._snapshot.frame
         # Pods with the same spec have the same takers, but for claims: these are their namespace's or their own.
-        mark = (info.id, exempt, (cls.namespace, cls.pod_name) if info.volumes else None)
-        if mark not in self._takers and not self._has_late_room(info):
-            self._takers[mark] = None
-        known = mark in self._takers
-        if (known and self._takers[mark] is None) or not frame.may_need_room_only(cls):
+        key = (info.id, exempt, (cls.namespace, cls.pod_name) if info.volumes else None)
+        if key not in self._takers and not self._has_late_room(info):
+            self._takers[key] = None
+        known = key in self._takers
+        if (known and self._takers[key] is None) or not frame.may_need_room_only(cls):
             return None
         if not known:
-            self._takers[mark] = self._count(cls, exempt=exempt)
-        return self._takers[mark]
+            self._takers[key] = self._count(cls, exempt=exempt)
+        return self._takers[key]
 
     def _count(self, cls: PodClass, *, exempt: bool) -> _Takers | None:
         variant, room = self._snapshot.frame.first(cls), self._planned.room

@@ -127,10 +127,10 @@ class UnmetCache:
             self._machines, self._found = machines, {}
         spec = pool.spec.template.spec
         labels = tuple(sorted(template_labels(pool).items()))
-        mark = (labels, spec.requirements)
-        found = self._found.get(mark)
+        key = (labels, spec.requirements)
+        found = self._found.get(key)
         if found is None:
-            found = self._found[mark] = _unmet(pool, machines)
+            found = self._found[key] = _unmet(pool, machines)
         return found
 
 

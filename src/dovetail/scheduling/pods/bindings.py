@@ -26,7 +26,7 @@ from dovetail.scheduling.pods.classes import (
     PodClass,
     SpecInfo,
     flags_of,
-    pod_mark,
+    pod_key,
 )
 from dovetail.scheduling.pods.requests import resized_spec
 
@@ -253,8 +253,8 @@ class Bindings:
             pod = pods[here]
             meta, spec = pod.metadata, spec_of(pod)
             bits = flags[here] = flags_of(pod)
-            mark = pod_mark(spec, meta, daemon=bits & DAEMON != 0)
-            kinds[here] = known.setdefault(mark, len(known))
+            key = pod_key(spec, meta, daemon=bits & DAEMON != 0)
+            kinds[here] = known.setdefault(key, len(known))
             at[here] = codes.setdefault(spec.node_name, len(codes))
             if meta.annotations or spec.priority:
                 odd[here] = 1

@@ -62,12 +62,12 @@ class ClassIndex:
             assert affinity is not None
             assert affinity.pod_anti_affinity is not None
             for term in affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution:
-                mark = (
+                key = (
                     term.topology_key,
                     namespaces_of(cls, term, self.namespaces),
                     LabelSelector.compile(term.label_selector),
                 )
-                found.setdefault(mark, []).append(cls)
+                found.setdefault(key, []).append(cls)
         return found
 
     @cached

@@ -96,7 +96,7 @@ class Movers:
         if self._alike is None:
             found: dict[tuple[int, bool], list[Entry]] = {}
             for entry in self.queue:
-                found.setdefault(entry.mark, []).append(entry)
+                found.setdefault(entry.kind, []).append(entry)
             self._alike = list(found.values())
         return self._alike
 

@@ -51,8 +51,8 @@ class ClassTerms:
         everything = pod_requirements(spec.node_selector, affinity, preferences=True) if self.respects else strict
         found = {}
         for rule in _rules(cls, spec, self.namespaces, respects=self.respects):
-            mark = rule.mark
-            found[mark] = self._rules.setdefault(mark, rule)
+            key = rule.identity
+            found[key] = self._rules.setdefault(key, rule)
         reqs = self.machines.intern(everything)
         return Terms(strict, reqs, tuple(found.values()), lasting(reqs, self.machines))
 
