@@ -13,7 +13,7 @@ from dovetail.decide.decider import Decider
 from dovetail.decide.facts.cache import FactsCache
 from dovetail.decide.gates import table
 from dovetail.decide.in_flight import LeavingNode
-from dovetail.decide.outcome import RoundResult
+from dovetail.decide.round import RoundResult
 from dovetail.decide.scene import Scene
 from dovetail.model import names
 from dovetail.model.command import Method

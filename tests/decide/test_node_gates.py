@@ -13,8 +13,7 @@ from msgspec.structs import replace as change
 
 from dovetail.api.pod_windows import read_pod_window
 from dovetail.decide.facts.drainability import PdbVeto, Protection
-from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.facts.reading import last_pod_event
+from dovetail.decide.facts.node_facts import NodeFacts, last_pod_event
 from dovetail.decide.facts.vetoes import Vetoes
 from dovetail.decide.gates import candidates, method_rules, node_rules
 from dovetail.decide.gates.candidates import awaited

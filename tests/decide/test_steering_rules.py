@@ -11,6 +11,7 @@ import pytest
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.victims import STAYS, Victims
+from dovetail.decide.gates.gate_results import GateContext
 from dovetail.decide.steering import YOUNG, steer
 from dovetail.model import names
 from dovetail.model.money import UNIT
@@ -56,7 +57,7 @@ def _context(
         price_scale=UNIT,
         haste=SimpleNamespace(restless_until=lambda facts: parts.get("restless", {}).get(facts.name)),
         settings=parts.get("settings", PREFER),
-        gate_context=SimpleNamespace(managed_pools=parts.get("managed")),
+        gate_context=GateContext(settings=DOVETAIL, now=NOW, managed_pools=parts.get("managed")),
         needs=SimpleNamespace(
             demand=np.array(wants or [(0, 0)]),
             of=lambda chosen, _: [[each.name for each in nodes].index(facts.name) for facts in chosen],

@@ -10,10 +10,9 @@ from datetime import timedelta
 import pytest
 
 from dovetail.decide.decider import Decider
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.refusal import Refusal
-from dovetail.decide.round import decide
+from dovetail.decide.round import RoundResult, decide
 from dovetail.decide.scene import Scene
 from dovetail.decide.work import Work
 from dovetail.model.cached import cached

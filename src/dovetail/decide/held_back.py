@@ -12,9 +12,8 @@ from typing import Final
 
 from dovetail.decide.decider import Decider
 from dovetail.decide.lifts import GateLift, gate_lifts
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
-from dovetail.decide.round import decide
+from dovetail.decide.round import RoundResult, decide
 from dovetail.decide.work import Work
 from dovetail.model.command import Method
 from dovetail.model.money import Money

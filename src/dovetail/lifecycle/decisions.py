@@ -19,7 +19,7 @@ from dovetail.model.verdicts import BriefVerdict
 
 
 class Decision(Protocol):
-    """What the engine reads of a round's result (`decide.outcome.RoundResult` has more)."""
+    """What the engine reads of a round's result (`decide.round.RoundResult` has more)."""
 
     @property
     def commands(self) -> tuple[Command, ...]:

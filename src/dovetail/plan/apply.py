@@ -16,8 +16,8 @@ from dovetail.api.policy import effective_policy
 from dovetail.api.rolling import annotations_of, begin_domain
 from dovetail.decide.gates.budgets import domain_at_turn
 from dovetail.decide.methods.static import template_replacement
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
+from dovetail.decide.round import RoundResult
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType
 from dovetail.model.cluster import Cluster

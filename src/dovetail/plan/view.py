@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from dovetail.decide.document import budget_rows
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
+from dovetail.decide.round import RoundResult
 from dovetail.decide.scene import Scene
 from dovetail.decide.words import clock
 from dovetail.decide.work import Work

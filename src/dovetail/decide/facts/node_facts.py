@@ -79,6 +79,24 @@ def odd_spans(claim: NodeClaim) -> list[tuple[str, str]]:
     return found
 
 
+def last_pod_event(claim: NodeClaim | None, seen: datetime | None = None) -> datetime | None:
+    """Return the last pod event of a node or, if none is known, when it was initialized (grace-period, Core Logic).
+
+    `seen`: the last one that Dovetail saw itself; the later of both counts, as Karpenter can miss one.
+    """
+    if claim is None:
+        return None
+    written = claim.status.last_pod_event_time
+    if written is not None and seen is not None:
+        return max(written, seen)
+    if written is not None or seen is not None:
+        return written or seen
+    initialized = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
+    if initialized is not None and initialized.status == "True":
+        return initialized.last_transition_time
+    return None
+
+
 class Timer(msgspec.Struct, frozen=True, kw_only=True):
     """A timer of a node: since when, how long (nanoseconds), until when."""
 

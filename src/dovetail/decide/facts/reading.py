@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from dovetail.api.roll_request import RollRequest, read_request
 from dovetail.decide.facts.cache import FactsCache, Inputs, LastReading, Reading
-from dovetail.decide.facts.node_facts import NodeFacts, read_expiry, retirement_age
+from dovetail.decide.facts.node_facts import NodeFacts, last_pod_event, read_expiry, retirement_age
 from dovetail.decide.facts.pod_sums import PodSums, reading_of, sum_up
 from dovetail.decide.facts.vetoes import Vetoes
 from dovetail.decide.question import Question
@@ -241,24 +241,6 @@ class Reader:
         pools = policy.expire_after if policy is not None and policy.expire_after_set else None
         own = read_expiry(claim.spec.expire_after) if claim is not None else None
         return retirement_age(pools, own, self.settings.expiry_lead)
-
-
-def last_pod_event(claim: NodeClaim | None, seen: datetime | None = None) -> datetime | None:
-    """Return the last pod event of a node or, if none is known, when it was initialized (grace-period, Core Logic).
-
-    `seen`: the last one that Dovetail saw itself; the later of both counts, as Karpenter can miss one.
-    """
-    if claim is None:
-        return None
-    written = claim.status.last_pod_event_time
-    if written is not None and seen is not None:
-        return max(written, seen)
-    if written is not None or seen is not None:
-        return written or seen
-    initialized = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
-    if initialized is not None and initialized.status == "True":
-        return initialized.last_transition_time
-    return None
 
 
 def _of_pods(sums: PodSums) -> dict[str, Any]:
