@@ -18,9 +18,8 @@ from dovetail.scheduling.result import SimulationResult
 from dovetail.scheduling.simulate import simulate
 
 if TYPE_CHECKING:
-    from dovetail.decide.methods.moves import Move, Possible
+    from dovetail.decide.methods.moves import Found, Move, Possible
     from dovetail.decide.refusal import Refusal
-    from dovetail.decide.search.by_value import Found
 
 _Key = tuple[tuple[int, ...], bool, TypeBits, bool]
 """A simulation: the places of the nodes that go, whether for cost, the types of new nodes, whether it may stop."""

@@ -5,7 +5,7 @@ The part that methods share. `cost_move` judges any set of nodes as one cost act
 which order. Sits in decide, above price and balanced, below the methods.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,6 +15,7 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates import balanced, price
 from dovetail.decide.gates.method_rules import claims_why
 from dovetail.decide.gates.price import Approved, judge_new_nodes
+from dovetail.decide.methods.method import SetAside
 from dovetail.decide.refusal import Refusal
 from dovetail.decide.refusals.as_scheduled import stays_empty
 from dovetail.decide.refusals.bounds import Needs
@@ -26,7 +27,7 @@ from dovetail.model.command import Action, Command, Method, Placement, Replaceme
 from dovetail.model.money import Money, nearest
 from dovetail.model.settings import Settings
 from dovetail.model.timing.duration import HOUR
-from dovetail.model.verdicts import Figure, Gate
+from dovetail.model.verdicts import Figure, Gate, GateResult
 from dovetail.scheduling.buffers import is_virtual
 from dovetail.scheduling.entries import ALL_TYPES
 from dovetail.scheduling.explain import explain_uninitialized
@@ -43,6 +44,19 @@ class Move:
     new_nodes: tuple[NewNode, ...]
     approved: Approved
     launchable: tuple[str, ...] = ()
+
+
+Tried = tuple[tuple[NodeFacts, ...], Refusal]
+"""A set of nodes that was judged and refused."""
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search found: the best move, if any; what budgets held back; what was refused, and what is set aside."""
+
+    move: Move | None
+    held: Mapping[str, GateResult]
+    refused: tuple[Tried, ...]
+    aside: tuple[SetAside, ...] = ()
 
 
 def cost_move(

@@ -6,18 +6,16 @@ the result is never worse. Ties go to fewer pods, then to names. Bounded by pods
 above the two methods for cost, which it replaces.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import partial
 from typing import Final
-
-import msgspec
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price import has_wasted_enough
 from dovetail.decide.methods import multi_node, single_node
 from dovetail.decide.methods.method import MethodRun, SetAside, with_budget
-from dovetail.decide.methods.moves import Move, command_of, cost_move, score
+from dovetail.decide.methods.moves import Found, Move, Tried, command_of, cost_move, score
 from dovetail.decide.refusal import Refusal
 from dovetail.decide.search.dual import SLACK, ValueBound
 from dovetail.decide.search.growth import Chosen, Growth, Value
@@ -25,7 +23,7 @@ from dovetail.decide.search.sums import Sums
 from dovetail.decide.waste import set_aside
 from dovetail.decide.work import Work
 from dovetail.model.command import Method
-from dovetail.model.verdicts import Gate, GateResult
+from dovetail.model.verdicts import Gate
 
 JUDGED_MAX: Final = 160
 """How many proposals are simulated in a round, at most."""
@@ -40,19 +38,6 @@ SPLIT_ALONE_MAX: Final = 3
 
 _SEVERAL: Final = Refusal(gate=Gate.NEW_NODES, why="It opens several new nodes.")
 _ASIDE: Final = Refusal(gate=Gate.WASTE, why="It goes by waste.")
-
-
-Tried = tuple[tuple[NodeFacts, ...], Refusal]
-"""A set of nodes that was judged and refused."""
-
-
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search found: the best move, if any; what budgets held back; what was refused, and what is set aside."""
-
-    move: Move | None
-    held: Mapping[str, GateResult]
-    refused: tuple[Tried, ...]
-    aside: tuple[SetAside, ...] = ()
 
 
 def run_several(work: Work) -> MethodRun:
