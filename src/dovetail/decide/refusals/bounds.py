@@ -84,13 +84,13 @@ class Bounds:
 
     def needs_alone(self, nodes: Sequence[NodeFacts]) -> list[Needs]:
         """Return what new nodes must hold for each node, by each bound; nodes that need the same share the object."""
-        rows, places = self._needs.of(nodes, self._snapshot), self._places_of(nodes)
-        homeless, lacking = self._without_room(rows, places)
+        slots, places = self._needs.of(nodes, self._snapshot), self._places_of(nodes)
+        homeless, lacking = self._without_room(slots, places)
         if self._leaving is not None:
             base = self._leaving_homeless(places)
             homeless, lacking = homeless + base, lacking + base
-        stages = [homeless, np.maximum(homeless, self._short(rows, places))]
-        every = self._short_of_all(rows, places)
+        stages = [homeless, np.maximum(homeless, self._short(slots, places))]
+        every = self._short_of_all(slots, places)
         if every is not None:
             stages.append(np.maximum(stages[-1], every))
         stages.append(np.maximum(stages[-1], lacking))
@@ -110,20 +110,20 @@ class Bounds:
         index = self._snapshot.index
         return np.fromiter((index[facts.name] for facts in nodes), dtype=np.int64, count=len(nodes))
 
-    def _without_room(self, rows: Ints, places: Ints) -> tuple[Ints, Ints]:
+    def _without_room(self, slots: Ints, places: Ints) -> tuple[Ints, Ints]:
         """Return the requests of each node's started pods that fit on no other node, and of all that lack room there.
 
         Of some kinds other nodes take some pods, not all. Pods that are bound but not started don't count: they may use
         closed nodes.
         """
         needs, shelter = self._needs, self._for_moved
-        specs, started = needs.specs[rows], needs.started[rows]
+        specs, started = needs.specs[slots], needs.started[slots]
         left = shelter.fit(needs, specs)
         for at in np.flatnonzero(np.isin(places, list(shelter.on_node))).tolist() if shelter.on_node else ():
             own = shelter.on_node[int(places[at])]
             left[at] -= [own.get(number, 0) for number in specs[at].tolist()]
         few = np.flatnonzero((left < started).any(axis=1))
-        homeless = np.zeros((len(rows), needs.width), dtype=np.int64)
+        homeless = np.zeros((len(slots), needs.width), dtype=np.int64)
         lacking = homeless.copy()
         if len(few):
             each, left, started = needs.each[specs[few]], left[few], started[few]
@@ -131,27 +131,27 @@ class Bounds:
             lacking[few] = np.einsum("rk,rkw->rw", np.maximum(started - left, 0), each)
         return homeless, lacking
 
-    def _short(self, rows: Ints, places: Ints) -> Ints:
+    def _short(self, slots: Ints, places: Ints) -> Ints:
         """Return what each node's started pods request beyond the room of all others that fit the smallest of them."""
         needs = self._needs
-        return self._beyond(needs.started_demand[rows], needs.started_floor[rows], self._for_moved, places)
+        return self._beyond(needs.started_demand[slots], needs.started_floor[slots], self._for_moved, places)
 
-    def _short_of_all(self, rows: Ints, places: Ints) -> Ints | None:
+    def _short_of_all(self, slots: Ints, places: Ints) -> Ints | None:
         """Return the same for all pods that would move, with those of leaving nodes; None: there are no others."""
         needs = self._needs
         if self._leaving is not None:
             total, floor = self._leaving
-            demand, own = needs.demand[rows], needs.floor[rows]
+            demand, own = needs.demand[slots], needs.floor[slots]
             both = {number: needs.number_of(_least((floor, needs.floors[number]))) for number in _distinct(own)}
             numbers = np.array([both[number] for number in own.tolist()], dtype=np.int64)
             numbers[~demand.any(axis=1)] = needs.number_of(floor)
             more = np.array([min(amount, ENOUGH) for amount in total])
             return self._beyond(demand + more, numbers, self._for_all, places)
-        at = np.flatnonzero((needs.counts[rows] != needs.started[rows]).any(axis=1))
+        at = np.flatnonzero((needs.counts[slots] != needs.started[slots]).any(axis=1))
         if not len(at):
             return None
-        found = np.zeros((len(rows), needs.width), dtype=np.int64)
-        found[at] = self._beyond(needs.demand[rows[at]], needs.floor[rows[at]], self._for_all, places[at])
+        found = np.zeros((len(slots), needs.width), dtype=np.int64)
+        found[at] = self._beyond(needs.demand[slots[at]], needs.floor[slots[at]], self._for_all, places[at])
         return found
 
     def _beyond(self, demand: Ints, floors: Ints, shelter: Shelter, places: Ints) -> Ints:
@@ -172,10 +172,10 @@ class Bounds:
         0 nodes: nothing is known. No price: no single machine could hold the pods without a place.
         """
         needs, places = self._needs, self._places_of(nodes)
-        rows = needs.of(nodes, self._snapshot)
-        lacking = sum_up(self._without_room(rows, places)[1])
-        started = self._sum(needs.started_demand[rows], needs.started_floor[rows])
-        every = self._sum(needs.demand[rows], needs.floor[rows])
+        slots = needs.of(nodes, self._snapshot)
+        lacking = sum_up(self._without_room(slots, places)[1])
+        started = self._sum(needs.started_demand[slots], needs.started_floor[slots])
+        every = self._sum(needs.demand[slots], needs.floor[slots])
         if self._leaving is not None:
             every = _plus(every, self._leaving)
         short = self._lack(started, self._for_moved, places), self._lack(every, self._for_all, places)

@@ -75,15 +75,15 @@ class Starting:
         """Return for each node alone whether `destination` finds a pod of it."""
         if not self.any or not nodes:
             return [False] * len(nodes)
-        rows = needs.of(nodes, self._snapshot)
+        slots = needs.of(nodes, self._snapshot)
         index = self._snapshot.index
         places = np.fromiter((index[facts.name] for facts in nodes), dtype=np.int64, count=len(nodes))
-        kinds, counts = needs.kinds(rows)
+        kinds, counts = needs.kinds(slots)
         limit, sure = self._limits(needs, kinds)
         over = counts > limit[kinds]
         lands: Flags = np.asarray((over & sure[kinds]).any(axis=1))
         unsure: Flags = (over & ~sure[kinds]).any(axis=1) & ~lands
-        unsure |= (needs.counts[rows] != needs.started[rows]).any(axis=1)
+        unsure |= (needs.counts[slots] != needs.started[slots]).any(axis=1)
         takers = {node for found in self._takers.values() if found is not None for node in found.nodes}
         unsure |= np.isin(places, list(takers))
         lands[np.isin(places, list(self._planned.nodes))] = False
