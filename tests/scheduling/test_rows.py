@@ -98,7 +98,7 @@ def test_rows_that_follow_equal_rows_that_are_new(
         assert _columns(rows) == _columns(read_rows(cluster, settings, registries, None))
         assert before is None or _columns(before) == was
         was = _columns(rows)
-        edits = None if before is None else rows.edits_since(before.mark)
+        edits = None if before is None else rows.edits_since(before.token)
         if before is not None and edits is not None:
             states = list(before.states)
             edits.apply(states, [rows.states[place] for place in edits.new])
