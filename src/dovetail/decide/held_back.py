@@ -15,7 +15,7 @@ from dovetail.decide.lifts import GateLift, gate_lifts
 from dovetail.decide.question import Question
 from dovetail.decide.round import RoundResult, decide
 from dovetail.decide.work import Work
-from dovetail.model.command import Method
+from dovetail.model.command import COST_METHODS, Method
 from dovetail.model.money import Money
 
 _TURNS: Final = (
@@ -23,7 +23,7 @@ _TURNS: Final = (
     (Method.UNHEALTHY,),
     (Method.EXPIRED,),
     (Method.DRIFTED,),
-    (Method.MULTI_NODE, Method.SINGLE_NODE),
+    COST_METHODS,
 )
 """Methods that do the same job are one: of the two cost methods only the first that has a command acts."""
 

@@ -43,7 +43,7 @@ from dovetail.decide.waste import could_save
 from dovetail.decide.work import Work
 from dovetail.model.cached import cached
 from dovetail.model.catalogue import Catalogue
-from dovetail.model.command import Command, Method
+from dovetail.model.command import COST_METHODS, Command, Method
 from dovetail.model.commitments import Bill
 from dovetail.model.karpenter import FeatureGate, assumptions
 from dovetail.model.money import Money, nearest
@@ -337,7 +337,7 @@ def _buffers(scene: Scene) -> tuple[BufferRow, ...]:
 
 def _judged_moves(work: Work, runs: Mapping[Method, MethodRun]) -> Iterator[JudgedMove]:
     """Yield the cost actions of a round by pool, as Karpenter counts them: only the last batch that was tried."""
-    for method in (Method.MULTI_NODE, Method.SINGLE_NODE):
+    for method in COST_METHODS:
         run = runs.get(method)
         if run is None:
             continue

@@ -15,7 +15,7 @@ from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Evicted, Run, View
 from dovetail.lifecycle.messages import Failure
 from dovetail.model import names
-from dovetail.model.command import Method
+from dovetail.model.command import COST_METHODS
 from dovetail.model.objects import Pod
 from dovetail.scheduling.pods.pod import is_reschedulable
 from dovetail.scheduling.pods.requests import pod_requests
@@ -28,7 +28,6 @@ PATIENCE: Final = 180 * SECOND
 """After how long the rest of a command's pods is left to the drain."""
 IN_THE_AIR_MAX: Final = 20
 """How many pods of a command are evicted side by side at most."""
-_COST: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)
 
 
 def evict_id(run: Run, pod: Pod) -> str:
@@ -38,7 +37,7 @@ def evict_id(run: Run, pod: Pod) -> str:
 
 def is_wanted(run: Run, view: View) -> bool:
     """Return whether the pods of this command are evicted in order before its NodeClaims are deleted."""
-    return view.evicts and run.method in _COST and bool(_left(run, view))
+    return view.evicts and run.method in COST_METHODS and bool(_left(run, view))
 
 
 def _left(run: Run, view: View) -> list[Pod]:
