@@ -12,6 +12,7 @@ from datetime import datetime
 from fractions import Fraction
 from functools import cache, partial
 
+import numpy as np
 from msgspec.structs import replace
 
 from dovetail.api.policy import effective_policy
@@ -49,6 +50,7 @@ from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Gate, GateResult
 from dovetail.scheduling.entries import SimulationOptions
+from dovetail.scheduling.launch.machines import Amounts
 from dovetail.scheduling.result import NewNode
 from dovetail.scheduling.simulate import carried_by_nodes, planned_places, simulate
 from dovetail.scheduling.snapshot import Snapshot
@@ -238,6 +240,14 @@ class Scene:
     def closed(self) -> frozenset[int]:
         """Return the places of nodes that a cost action may not move pods to."""
         return frozenset(map(self.index_of, self.table.closed_to_moved_pods(self.now)))
+
+    @cached
+    def room_for_moved(self) -> Amounts:
+        """Return the free resources of the nodes that a cost action may move pods to; of the others, nothing."""
+        frame = self.snapshot.frame
+        takes = frame.open.copy()
+        takes[list(self.closed)] = False
+        return np.where(takes[:, None], frame.room, 0)
 
     @cached
     def needs(self) -> NeedRows:

@@ -71,7 +71,7 @@ def _ranked(nodes: Sequence[NodeFacts], scale: Money) -> list[NodeFacts]:
 def _closing(scene: Scene, ranked: Sequence[NodeFacts]) -> list[NodeFacts]:
     """Return the first nodes in rank whose pods fit in the room of all others; one that is closing may be left out."""
     frame, needs, index = scene.snapshot.frame, scene.needs, scene.snapshot.index
-    room: Floats = np.where(frame.open[:, None], np.maximum(frame.room, 0), 0).astype(np.float64)
+    room: Floats = np.where(frame.open[:, None], frame.room, 0).astype(np.float64)
     left: Floats = room.sum(axis=0)
     asked: Floats = np.zeros(frame.room.shape[1])
     chosen: list[NodeFacts] = []
