@@ -189,3 +189,13 @@ def test_karpenters_totals_are_its_rule() -> None:
     nodes = [_node("a", 3, pods=1, tracked_costs=5 * UNIT)]
     plain = replace(KARPENTER_1_15, rules=replace(KARPENTER_1_15.rules, tracked_totals=False))
     assert pool_totals(nodes, _among(), plain)["blue"].disruption == 2
+
+
+@pytest.mark.parametrize(
+    ("saved", "disturbed", "score"),
+    [(0.2, 0.0, None), (0.2, 0.4, None), (0.2, 0.5, 0.4), (0.2, 1.0, 0.2), (0.0, 0.0, 0.0), (0.0, 0.5, 0.0)],
+)
+def test_balanced_scores(saved: float, disturbed: float, score: float | None) -> None:
+    """A move that disturbs nothing passes; a refusal carries its score."""
+    refusal = judge_shares("blue", saved, disturbed)
+    assert (None if refusal is None else refusal.figures["score"]) == (None if score is None else pytest.approx(score))

@@ -1,10 +1,9 @@
-"""Rules of the command machine that mutation tests found unchecked: each test fails without its rule."""
+"""What a command undoes and when, and how long its pool waits after that."""
 
 from datetime import timedelta
 
 import pytest
 
-from dovetail.lifecycle.commands.records import is_our_taint
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import (
     CreateNodeClaim,
@@ -19,8 +18,7 @@ from dovetail.lifecycle.messages import (
     TaintNode,
     UntaintNode,
 )
-from dovetail.model import names
-from dovetail.model.objects import Node, NodeClaim, Taint
+from dovetail.model.objects import Node, NodeClaim
 from dovetail.scheduling.pods.surge import SURGE
 from tests.support.conversation import deployment, pod, pool, replica_set
 from tests.support.lifecycle_world import CALM, Crash, Driver, World, engine_for
@@ -143,20 +141,6 @@ def test_crash_at_any_launch_leaves_no_replacement_behind(carried_out: bool) -> 
         not [claim for claim in world.all(NodeClaim) if claim.metadata.name in world.created[:1]]
         or world.get(Node, "n1") is None
     )
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "ours"),
-    [
-        (names.DISRUPTION_TAINT, "disrupting", True),
-        (names.DISRUPTION_TAINT, "candidate", False),
-        (names.DISRUPTION_TAINT, "", False),
-        ("example.org/maintenance", "disrupting", False),
-    ],
-)
-def test_which_taint_is_ours(key: str, value: str, ours: bool) -> None:
-    """A taint belongs to Dovetail only if both key and value match."""
-    assert is_our_taint(Taint(key=key, value=value, effect="NoSchedule")) == ours
 
 
 @pytest.mark.parametrize("failure", [Failure.REFUSED, Failure.FORBIDDEN])
