@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.decide.methods.expiry_outlook import expiring_days, expiring_nodes
+from dovetail.decide.methods.outlook import expiring_days, expiring_nodes
 from dovetail.decide.scene import Scene
 from dovetail.lifecycle.expiry import ExpiryChanged, expiry_reports
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings

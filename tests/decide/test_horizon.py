@@ -1,6 +1,7 @@
 """The next time at which a round could answer differently without any event, for each source of times."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +12,12 @@ import pytest
 from dovetail.api.rolling import RollingDomain, write_rolling
 from dovetail.decide.facts.cost import UNIT
 from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.budgets import window_times
 from dovetail.decide.gates.gate_results import GateContext
 from dovetail.decide.gates.haste import Haste
 from dovetail.decide.gates.table import GateTable
 from dovetail.decide.gates.waits import Waits
-from dovetail.decide.horizon import next_change, window_times
+from dovetail.decide.horizon import next_change
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.question import CostHold, Question
 from dovetail.decide.refusal import Refusal
@@ -29,7 +31,7 @@ from dovetail.model.policies.policy import Budget, DisruptionPolicy
 from dovetail.model.settings import DOVETAIL
 from dovetail.model.timing.windows import window
 from dovetail.model.verdicts import Gate
-from tests.support.design_world import stamp
+from tests.support.design_world import Town, kind, stamp
 from tests.support.nodes import NOW, facts_of, minutes
 
 MINUTE = 60 * 10**9
@@ -192,3 +194,13 @@ def test_when_a_refusal_is_due() -> None:
     """A refusal that names its own time counts with that time."""
     refusal = Refusal(gate=Gate.PRICE, why="", due=NOW + minutes(9))
     assert next_change(Work(_scene()), [((_ageing(6),), refusal)]) == NOW + minutes(9)
+
+
+def test_a_node_that_grows_old_enough_is_looked_at_then() -> None:
+    """If only minNodeAge holds a node, the next change is when the node reaches that age."""
+    town = Town(kind("m", "0.20"))
+    town.pool(disruption={"minNodeAge": "3h"})
+    town.node("empty", "m", age=timedelta(hours=1))
+    result = town.round()
+    assert result.commands == ()
+    assert result.next_change == NOW + 2 * timedelta(hours=1)

@@ -14,7 +14,6 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.balanced import PoolTotals
 from dovetail.decide.gates.budgets import Allowance, DomainAllowance
 from dovetail.decide.gates.price import Approved
-from dovetail.decide.gates.price_refusals import below_threshold
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.methods import moves, multi_node, single_node
 from dovetail.decide.methods.method import (
@@ -35,7 +34,7 @@ from dovetail.decide.methods.moves import (
     refuse_unplaced,
     score,
 )
-from dovetail.decide.refusal import Refusal
+from dovetail.decide.refusal import Refusal, below_threshold
 from dovetail.decide.refusals.starting import STARTING
 from dovetail.decide.scene import Scene
 from dovetail.model.command import Action, Method

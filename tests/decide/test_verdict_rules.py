@@ -179,7 +179,7 @@ def test_buffers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Buffers are counted by node; buffers without room are left out."""
     town = _town()
     context = Scene.of(town.question())
-    first, second = (context.snapshot.node_index(name) for name in ("n", "other"))
+    first, second = (context.snapshot.index.get(name) for name in ("n", "other"))
     monkeypatch.setattr(rounds, "buffers_by_name", lambda _: {"b": [second, first, None, second], "c": []})
     rows = [(row.name, row.replicas, row.nodes, row.carried) for row in decide(Work(context)).buffers]
     assert rows == [("b", 4, (("n", 1), ("other", 2)), 3), ("c", 0, (), 0)]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, timedelta
 from typing import ClassVar, Final
 
-from dovetail.decide.methods.expiry_outlook import expiring_days
+from dovetail.decide.methods.outlook import expiring_days
 from dovetail.decide.outcome import ExpiringNode
 
 _DAY: Final = timedelta(days=1)

@@ -1,6 +1,6 @@
 """The result of a simulation: where each pod goes, which nodes would be new, which pods have no place and why.
 
-Values only; `scheduling.simulate` and `scheduling.place` fill them. A `NewNode` also carries what the price gates of a
+Values only; `scheduling.simulate` fills them. A `NewNode` also carries what the price gates of a
 cost action need: its launch prices per instance type, exact and as the float that Karpenter compares. `decide` judges
 whether a command is worth it.
 """

@@ -12,7 +12,7 @@ from datetime import datetime
 import msgspec
 
 from dovetail.decide.billing import MarginalFacts
-from dovetail.decide.facts.drainability import Guards, pdb_key
+from dovetail.decide.facts.drainability import Guards
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.pod_sums import PodSums
 from dovetail.decide.facts.vetoes import KeptVetoes
@@ -27,7 +27,7 @@ from dovetail.model.settings import Settings
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.evictions import ProtectionSpan, span_of
 from dovetail.scheduling.pods.surge import NO_SURGES, Owner
-from dovetail.scheduling.reading.rows import Edits, NodeRows
+from dovetail.scheduling.rows import Edits
 from dovetail.scheduling.snapshot import Snapshot
 
 Inputs = tuple[
@@ -77,13 +77,13 @@ class _Node(msgspec.Struct, frozen=True, eq=False):
 
 
 class Reading(msgspec.Struct, frozen=True, eq=False):
-    """The inputs of all facts: the mark of the snapshot, pools, and planned nodes.
+    """The inputs of all facts: the token of the snapshot, pools, and planned nodes.
 
     `leaving`: the nodes that commands remove. `resting`: those that back off. `nominated`: nodes and claims that pods
     are expected on. `events`: the last pod events that Dovetail saw itself, by node.
     """
 
-    mark: object
+    token: object
     pools: Mapping[str, NodePool]
     policies: Mapping[str, DisruptionPolicy]
     leaving: Mapping[str, LeavingNode]
@@ -124,7 +124,6 @@ class FactsCache:
         self._sums: dict[str, _Sums] = {}
         self._timed: dict[str, ProtectionSpan] = {}
         self._nodes: dict[str, _Node] = {}
-        self._rows: NodeRows | None = None
         self._surging: Mapping[Owner, bool] = {}
         self._under: dict[str, dict[str, None]] = {}
         self._settings: Settings | None = None
@@ -159,7 +158,7 @@ class FactsCache:
             self._nodes.pop(name, None)
             self.vetoes.forget(name)
         self.vetoes.begin()
-        turned = dict.fromkeys(name for pdb in found.turned for name in self._under.get(pdb_key(pdb), ()))
+        turned = dict.fromkeys(name for pdb in found.turned for name in self._under.get(pdb.metadata.key, ()))
         self.vetoes.look_again(turned)
         if snapshot.surges is not NO_SURGES:  # which Deployments roll also depends on refused evictions
             for name in turned:
@@ -175,11 +174,11 @@ class FactsCache:
 
     def _gone(self, snapshot: Snapshot) -> set[str]:
         """Return the nodes of the last snapshot that are not there any more."""
-        before, self._rows, index = self._rows, snapshot.rows, snapshot.index
-        edits = None if before is None else self._rows.edits_since(before.mark)
-        if before is None or edits is None:
+        last, index = self._last, snapshot.index
+        since = None if last is None else snapshot.changes_since(last.reading.token)
+        if last is None or since is None:
             return {*self._sums, *self._nodes} - index.keys()
-        return {name for place in edits.gone if (name := before.names[place]) not in index}
+        return {name for place in since[0].gone if (name := last.facts[place].name) not in index}
 
     def _drop_sums(self, node: str) -> None:
         kept = self._sums.pop(node, None)
@@ -219,7 +218,7 @@ class FactsCache:
         last = self._last
         if last is None or snapshot.rows.has_namesakes or not reading.has_the_same_rules(last.reading):
             return None
-        since = snapshot.changes_since(last.reading.mark)
+        since = snapshot.changes_since(last.reading.token)
         if since is None:
             return None
         edits, changed = since

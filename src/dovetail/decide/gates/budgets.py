@@ -69,14 +69,17 @@ def is_active(budget: Budget, now: datetime) -> bool:
     return budget.window is None or budget.window.active(now)
 
 
+def window_times(policy: DisruptionPolicy, at: datetime) -> Iterator[datetime]:
+    """Yield when each budget of a policy, and each of its allow windows, next opens or closes."""
+    for budget in policy.budgets:
+        if budget.window is not None and budget.problem is None and (edge := budget.window.next_change(at)) is not None:
+            yield edge
+    yield from window_edges(policy, at)
+
+
 def next_edge(policy: DisruptionPolicy, at: datetime) -> datetime | None:
     """Return when a window of a policy, or of one of its budgets, opens or closes next; None: never."""
-    edges = [
-        edge
-        for budget in policy.budgets
-        if budget.window is not None and budget.problem is None and (edge := budget.window.next_change(at))
-    ]
-    return min((*edges, *window_edges(policy, at)), default=None)
+    return min(window_times(policy, at), default=None)
 
 
 def amount_of(budget: Budget, nodes: int) -> int:
@@ -409,15 +412,11 @@ class BudgetLedger:
         reason = condition(facts.claim.status.conditions if facts.claim else (), names.CONDITION_DISRUPTION_REASON)
         if reason is not None and reason.status == "True" and reason.reason:
             return reason.reason == Reason.DRIFTED.value
-        return facts.drifted and (unsure or _has_our_taint(facts))
+        return facts.drifted and (unsure or facts.has_taint(names.DISRUPTION_TAINT))
 
     @cached
     def _methods(self) -> dict[str, Method]:
         return {entry.node: entry.method for entry in self.in_flight.leaving}
-
-
-def _has_our_taint(facts: NodeFacts) -> bool:
-    return facts.node is not None and any(taint.key == names.DISRUPTION_TAINT for taint in facts.node.spec.taints)
 
 
 def domain_of(facts: NodeFacts, key: str) -> str:

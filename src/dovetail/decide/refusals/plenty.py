@@ -7,7 +7,7 @@ to it, so each of them must have that many. Exact: a simulation would never disa
 which says the opposite.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from dovetail.scheduling.topology.groups import SPREAD
 class Plenty:
     """The answers for one snapshot; `closed` nodes refuse moved pods."""
 
-    def __init__(self, snapshot: Snapshot, closed: Sequence[int]) -> None:
+    def __init__(self, snapshot: Snapshot, closed: Collection[int]) -> None:
         self._snapshot, self._closed = snapshot, closed
         self._others = len(snapshot.queued) + len(snapshot.leaving_entries)
         self._ready: dict[int, int] = {}

@@ -15,10 +15,9 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price import has_wasted_enough
 from dovetail.decide.methods import multi_node, single_node
 from dovetail.decide.methods.method import MethodRun, SetAside, with_budget
-from dovetail.decide.methods.moves import Move, command_of, cost_move, score
+from dovetail.decide.methods.moves import Found, Move, Tried, command_of, cost_move, score
 from dovetail.decide.refusal import Refusal
 from dovetail.decide.search.dual import SLACK, ValueBound
-from dovetail.decide.search.found import Found, Tried
 from dovetail.decide.search.growth import Chosen, Growth, Value
 from dovetail.decide.search.sums import Sums
 from dovetail.decide.waste import set_aside

@@ -34,9 +34,7 @@ class Sums:
         """Start with no node; `free`: their disruption is paid for already (docs/rules.md#waste)."""
         frame = scene.snapshot.frame
         count = frame.room.shape[1]
-        takes = frame.open.copy()
-        takes[list(scene.closed)] = False
-        room = np.where(takes[:, None], np.maximum(frame.room, 0), 0).astype(np.float64)
+        room = scene.room_for_moved.astype(np.float64)
         places = [scene.index_of(facts) for facts in candidates]
         movers = [scene.snapshot.movers(place) for place in places]
         rows = scene.needs

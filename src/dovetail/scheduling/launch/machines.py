@@ -143,13 +143,13 @@ class ReqSet:
 
     def prices(self, kind: InstanceType) -> tuple[LaunchPrice | None, LaunchPrice | None]:
         """Return (worst, cheapest) launch price of a type under these requirements."""
-        mark = (kind.name, kind.pools)
-        found = self._prices.get(mark)
+        key = (kind.name, kind.pools)
+        found = self._prices.get(key)
         if found is None:
             fitting = [o for o in kind.offerings if launchable(o) and self.goes_with(o)]
             cheapest = min(fitting, key=lambda o: (o.price_float, o.zone), default=None)
             found = (worst_of(fitting), None if cheapest is None else price_of(cheapest))
-            self._prices[mark] = found
+            self._prices[key] = found
         return found
 
     def goes_with(self, offering: Offering) -> bool:
@@ -312,23 +312,23 @@ class Machines:
 
     def merged(self, base: ReqSet, more: ReqSet) -> ReqSet | None:
         """Return `base` narrowed by `more`; None if they are incompatible. Well-known labels may be undefined."""
-        mark = (base.id, more.id)
-        if mark in self._merged:
-            return self._merged[mark]
+        key = (base.id, more.id)
+        if key in self._merged:
+            return self._merged[key]
         found: ReqSet | None = None
         if not len(more.reqs):
             found = base
         elif base.reqs.is_compatible(more.reqs, self.known):
             found = self.intern(base.reqs.union(more.reqs))
-        self._merged[mark] = found
+        self._merged[key] = found
         return found
 
     def narrowed(self, base: ReqSet, entry: Requirement) -> ReqSet:
         """Return `base` with one requirement more, even if nothing matches it."""
-        mark = (base.id, entry)
-        found = self._narrowed.get(mark)
+        key = (base.id, entry)
+        found = self._narrowed.get(key)
         if found is None:
-            found = self._narrowed[mark] = self.intern(base.reqs.add(entry))
+            found = self._narrowed[key] = self.intern(base.reqs.add(entry))
         return found
 
     def replaced(self, base: ReqSet, entries: Sequence[Requirement]) -> ReqSet:

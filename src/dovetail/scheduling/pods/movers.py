@@ -10,6 +10,7 @@ from itertools import compress
 from operator import attrgetter
 
 from dovetail.model.objects import Pod, PodDisruptionBudget
+from dovetail.scheduling.changes import changes
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings, ByNode
@@ -17,7 +18,6 @@ from dovetail.scheduling.pods.classes import RESCHEDULABLE, Classes, PodClass, S
 from dovetail.scheduling.pods.coming_sizes import ComingSizes
 from dovetail.scheduling.pods.evictions import Blockers, ProtectionSpan, is_protected, span_of
 from dovetail.scheduling.pods.surge import Owner
-from dovetail.scheduling.reading.changes import changes
 
 Leaving = list[tuple[PodClass, int, int]]
 """Class, node and flags of pods that leave their node."""
@@ -96,7 +96,7 @@ class Movers:
         if self._alike is None:
             found: dict[tuple[int, bool], list[Entry]] = {}
             for entry in self.queue:
-                found.setdefault(entry.mark, []).append(entry)
+                found.setdefault(entry.kind, []).append(entry)
             self._alike = list(found.values())
         return self._alike
 
@@ -213,7 +213,7 @@ class MoverRegistry:
     def _held_on(self, index: int, bindings: Bindings) -> list[bool] | None:
         """Return which pods of a node PDBs may block for good; None: it may be any."""
         if self._held is None or self._held[0] is not bindings:
-            self._held = bindings, bindings.might(self.blockers.select)
+            self._held = bindings, bindings.might(self.blockers.index.may_select)
         held = self._held[1]
         return None if held is None else held[index]
 
