@@ -3,6 +3,7 @@
 Links that leave docs/ lead to the source repository of deploy/release.env. A broken link ends the build with status 1.
 """
 
+import argparse
 import re
 import shutil
 import subprocess
@@ -55,6 +56,8 @@ def build(target: Path) -> str:
 
 
 if __name__ == "__main__":
-    wrong = build(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "site")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("outdir", nargs="?", type=Path, default=ROOT / "site")
+    wrong = build(parser.parse_args().outdir)
     print(wrong or "built", file=sys.stderr)
     sys.exit(1 if wrong else 0)

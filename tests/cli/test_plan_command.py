@@ -184,6 +184,62 @@ def test_explain_shows_the_whole_policy(
     assert {policy[name]["from"] for name in shown} == {"spec"}
 
 
+def _unreadable(**pool: Any) -> Town:
+    """Return a pool whose policy can't be read, with two nodes that one could replace, and a pool that is fine."""
+    town = Town(kind("m", "0.20", cpu=4), kind("s", "0.05", cpu=2))
+    town.pool("broken", **pool)
+    town.pool("fine")
+    for name in ("a", "b"):
+        town.node(name, "m", pool="broken")
+        town.pod(f"pod-{name}", name, cpu="500m", nodeSelector={names.NODEPOOL: "broken"})
+    town.node("empty", "m", pool="fine")
+    return town
+
+
+BROKEN = [
+    pytest.param({"annotations": {names.POLICY_ANNOTATION: text}}, says, id=text)
+    for text, says in (
+        ("{", "is not YAML"),
+        ("[1]", "is not one YAML or JSON map"),
+        ("", "is not one YAML or JSON map"),
+        ("{consolidateAfter: 5m, consolidateAfter: 6m}", "has consolidateAfter twice"),
+        ("consolidationSavingsThreshold: -1", "consolidationSavingsThreshold (-1): is out of bounds"),
+    )
+]
+
+
+@pytest.mark.parametrize(("pool", "says"), [*BROKEN, pytest.param(
+    {"disruption": {"consolidationSavingsThreshold": "x", "consolidateAfter": "0s"}},
+    'consolidationSavingsThreshold ("x"): must be a number', id="spec",
+)])  # fmt: skip
+def test_a_policy_that_can_not_be_read_holds_its_own_pool_only(
+    pool: dict[str, Any], says: str, options: Callable[[Town], list[str]], capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Every command answers; the nodes' sentence, the remedy and what mending it saves are about what can't be read."""
+    given = options(_unreadable(**pool))
+
+    def ask(*words: str) -> Any:
+        assert main([*words, *given, "-o", "json"]) == 0
+        return json.loads(capsysbinary.readouterr().out)
+
+    plan, told = ask("plan"), ask("explain", "a")
+    assert [entry["nodes"] for entry in plan["actions"]] == [["empty"]]
+    assert [step["actions"][0]["nodes"] for step in ask("plan", "--to-end")["steps"]] == [["empty"]]
+    assert any(says in text for text in plan["warnings"])
+    assert (told["verdict"], says in told["why"]) == ("consolidate-after", True)
+    assert told["policy"]["consolidateAfter"] == {"value": "Never", "from": "unreadable"}
+    mended = [entry for entry in told["opens"] if entry["if"] == "if NodePool broken had nothing that can't be read"]
+    assert [entry["gate"] for entry in mended] == ["eligible"]
+    (blocker,) = ask("blockers")["blockers"]
+    assert (blocker["name"], says in blocker["why"]) == ("broken", True)
+    assert blocker["remedy"] == "mend the policy; dovetail validate says what is wrong with it"
+    assert float(blocker["savingsPerHour"]) == 0.35
+    assert main(["plan", *given]) == 0
+    text = " ".join(capsysbinary.readouterr().out.decode().split())
+    assert "First thing to change: NodePool broken (consolidate-after)" in text
+    assert "Mend the policy" in text
+
+
 @pytest.mark.parametrize("closing", [True, False])
 def test_explain_says_what_is_closing(
     options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str], closing: bool

@@ -166,6 +166,9 @@ def test_what_is_left_is_left_in_the_active_domain(begun: str | None, leaving: s
     (shown,) = calendar(town.question(), days=1)
     assert (shown.left[Reason.DRIFTED], shown.left[Reason.EXPIRED]) == (left, 3 - used)
     assert bool([entry for entry in tree["actions"] if "Drifted" in entry["action"]]) == (left > 0)
+    going = [gate["why"] for row in tree["nodes"] for gate in row["gates"] if gate["gate"] == "budget"]
+    assert set(going) <= {"NodePool default has budget left for Drifted, in its domain too."}
+    assert bool(going) == (left > 0)
 
 
 def test_the_total_on_the_pool_counts() -> None:

@@ -367,13 +367,15 @@ def test_only_the_planned_types_are_priced() -> None:
     assert isinstance(_again(town, drift), Command)
 
 
-def test_a_static_pools_node_again() -> None:
-    """A static pool's node passes validation alone if it may still go."""
+@pytest.mark.parametrize("pods", [0, 1])
+def test_a_static_pools_node_again(pods: int) -> None:
+    """A static pool's node passes validation alone if it may still go, also an empty one."""
     town = Town(kind("m", "0.20"))
     town.pool("fixed", replicas=2, disruption={"budgets": [{"nodes": "1"}]})
     for name in ("a", "b"):
         town.node(name, "m", pool="fixed", drifted=HOUR)
-        town.fill(name, 1)
+        if pods:
+            town.fill(name, pods)
     command = town.act()
     assert command is not None
     assert command.terminate_first

@@ -37,6 +37,7 @@ PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "")
 CASE = DATA / "045"
 ASKED = ["plan", "-f", str(CASE / "cluster.json.gz"), "--catalog", str(CASE / "catalog.json.gz")]
+AARCH64 = 183  # the machine in the head of an ELF file
 SBOM, PROVENANCE = "https://spdx.dev/Document", "https://slsa.dev/provenance/v1"
 
 
@@ -185,6 +186,32 @@ def test_the_image_says_what_it_holds(release: Release) -> None:
     assert not any("/perl" in purl or "/dpkg" in purl or "/bash@" in purl for purl in purls)
     assert said[PROVENANCE]["buildDefinition"]["resolvedDependencies"]
     assert image.debian_python() in wheels.PYTHONS
+
+
+def test_the_image_for_arm64(release: Release, tmp_path: Path) -> None:
+    """Every binary in it is for arm64, and under an emulator, where there is one, it plans as the one for amd64."""
+    wheel = next(release.dist.glob("*.whl"))
+    image.build(tmp_path / "layout", wheel, ("arm64",))
+    root = tmp_path / "root"
+    config = image.unpacked(tmp_path / "layout", root, "arm64")
+    assert config["architecture"] == "arm64"
+    heads = [path.read_bytes()[:20] for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
+    machines = [int.from_bytes(head[18:20], "little") for head in heads if head[:4] == b"\x7fELF"]
+    assert len(machines) > 100
+    assert set(machines) == {AARCH64}
+    tags = [path.read_text() for path in root.glob("opt/dovetail/lib/*.dist-info/WHEEL")]
+    assert all("-any" in text or "aarch64" in text for text in tags)
+    emulator = shutil.which("qemu-aarch64-static")
+    if emulator is None:
+        return
+    shutil.copy(emulator, root / "usr/bin")
+    for name in ("cluster.json.gz", "catalog.json.gz"):
+        shutil.copy(CASE / name, root / "tmp")
+    variables = [word for entry in config["config"]["Env"] for word in ("-E", entry)]
+    python = ["chroot", root, f"/usr/bin/{Path(emulator).name}", *variables, f"/usr/bin/python{image.debian_python()}"]
+    asked = ["plan", "-f", "/tmp/cluster.json.gz", "--catalog", "/tmp/catalog.json.gz", "-o", "json"]
+    planned = _run(*python, "/opt/dovetail/bin/dovetail", *asked)
+    assert planned == _run(sys.executable, "-m", "dovetail.cli.main", *ASKED, "-o", "json")
 
 
 def _json_of(name: str) -> Any:

@@ -86,6 +86,15 @@ def test_the_pins_of_another_python_are_found() -> None:
         wheels.lock({"no-such-thing"}, "3.12")
 
 
+@pytest.mark.parametrize("python", wheels.PYTHONS)
+def test_every_python_has_its_pins(python: str) -> None:
+    """What a supported Python needs is pinned for it; what only others need is not asked for."""
+    names = wheels.needed(("aws",), python)
+    pinned = wheels.lock(names, python)
+    assert all(f"{name}==" in pinned for name in names)
+    assert ("typing-extensions" in names) == (python in ("3.11", "3.12"))
+
+
 def test_the_demo_installs_only_what_it_needs() -> None:
     """Its lock file is part of the runtime's lock file, including hashes."""
     demo = (ROOT / "requirements-demo.lock").read_text()

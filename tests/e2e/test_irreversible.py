@@ -106,9 +106,9 @@ def test_a_pdb_that_closed_while_a_replacement_started_keeps_the_nodes(beside: B
 def test_a_karpenter_that_is_down_does_not_make_commands_fail(beside: Beside, tmp_path: Path) -> None:
     """Karpenter is away for three times the launch time-out; when it is back the roll ends without a rollback."""
     world = beside.world
-    with controller(tmp_path, "dovetail", *beside.flags(**QUICK, launchTimeout="10s")) as process:
+    with controller(tmp_path, "dovetail", *beside.flags(**QUICK, launchTimeout="20s")) as process:
         old = _begin_to_roll(beside, process)
-        time.sleep(30)
+        time.sleep(60)
         beside.karpenter.start()
         eventually(lambda: not set(world.claims()) & old)
         assert _phase(process, "rolling-back") == []
@@ -196,6 +196,8 @@ def test_a_successor_knows_what_was_evicted(beside: Beside, tmp_path: Path) -> N
         node = eventually(evicted)
         process.kill()
         world.patch(_named("Node", node), {"metadata": {"annotations": {"dovetail.dev/do-not-disrupt": "true"}}})
+        # What is in flight ends; no command of its own may take the kept node soon after.
+        world.patch(web, {"metadata": {"annotations": {"dovetail.dev/paused": "true"}}})
     before = set(world.claims())
     with controller(tmp_path, "two", *beside.flags(**settings)) as process:
         process.wait_for("leading")

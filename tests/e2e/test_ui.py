@@ -78,7 +78,7 @@ def test_the_live_view_follows_the_controller(world: World, running: Process, ad
     assert lives["ended"][place] >= 0
     told = [entry["text"] for entry in state["history"]["events"]]
     assert "idle is gone" in told
-    if "deleteEmpty of idle began" in told:  # a command may be faster than a look
+    if "delete empty of idle began" in told:  # a command may be faster than a look
         assert state["money"]["savedPerHour"] == 0.1
         assert lives["fate"][place] == "empty"
 

@@ -5,11 +5,14 @@ from datetime import timedelta
 
 import pytest
 
+from dovetail.decide.decider import Decider
+from dovetail.decide.refusal import Refusal
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType, Offering
 from dovetail.model.money import parse_money
 from dovetail.model.objects import SelectorRequirement
-from dovetail.model.settings import KARPENTER_1_15, Settings
+from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
+from dovetail.model.verdicts import Gate
 from tests.karpenter_features.world import BOTH, told
 from tests.support.design_world import Town, kind, moved
 
@@ -53,7 +56,7 @@ CASES = {
 @PROFILES
 @pytest.mark.parametrize("case", CASES)
 def test_drift_of_a_reserved_node(settings: Settings, case: str) -> None:
-    """A node is deleted first only with the gate, and only if its own slot lets every pod return."""
+    """A node goes first only with the gate, and only if its own slot lets every pod return; also at validation."""
     gates, free, capacity, reservation, action = CASES[case]
     town = Town(_reserved("m", free=free), settings=told(settings, featureGates=gates))
     town.pool(capacity=(names.RESERVED, names.ON_DEMAND))
@@ -62,9 +65,25 @@ def test_drift_of_a_reserved_node(settings: Settings, case: str) -> None:
     town.pod("p", "n", cpu="3")
     command = town.act()
     assert moved(command) == (None if action is None else (action, ("n",)))
+    if command is not None:
+        assert Decider().revalidate(command, town.question()) == command
     if action == "deleteDrifted":
         assert command is not None
         assert (command.replacements, command.savings) == ((), 0)
+
+
+def test_a_slot_that_became_free_meanwhile() -> None:
+    """At validation a command to delete the node first is refused if a replacement can come first now."""
+    town = Town(_reserved("m", free=0), settings=told(DOVETAIL, featureGates="TerminateFirstDrift=true"))
+    town.pool(capacity=(names.RESERVED,))
+    town.node("n", "m", capacity=names.RESERVED, labels={LABEL: "r-1"}, drifted=timedelta(hours=1))
+    town.pod("p", "n", cpu="3")
+    command = town.act()
+    assert command is not None
+    town.kinds["m"] = _reserved("m", free=1)
+    refusal = Decider().revalidate(command, town.question())
+    assert isinstance(refusal, Refusal)
+    assert refusal.gate is Gate.NEW_NODES
 
 
 @PROFILES

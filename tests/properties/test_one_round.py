@@ -1,5 +1,7 @@
 """`explain` and `plan` ask the same round: for every node, search and policy, and for what a change would bring.
 
+What a round takes is eligible, and passes the validation on the same question unchanged.
+
 The clusters are golden ones, one of the benchmarks and those that the swarm draws; some nodes of each. `make test` asks
 a part of them, CI more, `make test-long` all.
 """
@@ -14,6 +16,7 @@ import pytest
 
 from dovetail.api.catalogue import load_catalogue
 from dovetail.api.reading.decode import load_cluster
+from dovetail.decide.decider import Decider
 from dovetail.decide.document import action, gate
 from dovetail.decide.question import Question
 from dovetail.decide.round import RoundResult, plan_round
@@ -21,6 +24,7 @@ from dovetail.model import names
 from dovetail.model.money import format_money
 from dovetail.model.objects import PodDisruptionBudget
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, RECOMMENDED, Search
+from dovetail.model.verdicts import ELIGIBLE
 from dovetail.plan.blocking.blockers import find_blockers
 from dovetail.plan.explanation import explain
 from dovetail.plan.to_end import plan_to_end
@@ -37,7 +41,11 @@ POLICIES = {
     "karpenter": KARPENTER_1_15,
 }
 NODES = size(test=3, ci=6, long=40)
-CASES = golden_cases()[:: size(test=12, ci=4, long=1)]
+ODD = ("063", "P56")
+"""Cases asked every time: a machine that only the search by value tries; a static pool's empty node."""
+CASES = [
+    case for place, case in enumerate(golden_cases()) if case.name in ODD or place % size(test=12, ci=4, long=1) == 0
+]
 SEEDS = range(size(test=3, ci=12, long=60))
 
 
@@ -49,8 +57,12 @@ def some(names: list[str]) -> Iterator[str]:
 
 def check(question: Question) -> None:
     """Compare what `explain` says of some nodes with what `plan` says, now and after each change."""
-    result = plan_round(question)
+    decider = Decider()
+    result = decider.round(question)
     verdicts = {entry.node: entry for entry in result.verdicts}
+    assert {verdicts[node].verdict for node in result.taken} <= {ELIGIBLE}
+    for command in result.commands:
+        assert decider.revalidate(command, question) == command
     for node in some(list(verdicts)):
         told = explain(question, node).to_dict()
         verdict = verdicts[node]

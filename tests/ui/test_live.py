@@ -438,6 +438,20 @@ def test_what_could_go_is_not_held_back(states: list[dict[str, Any]]) -> None:
     assert all(row["gate"] != "eligible" for state in states for row in state["money"]["held"])
 
 
+def test_a_command_between_two_looks_is_seen() -> None:
+    """However long a step of a simulation is, each command that began and ended in it is seen, and only once."""
+    seen = []
+    for step in (2, 20):
+        source = simulated(policy=-1)
+        found = []
+        for _ in range(1_200 // step):
+            source._pass(step)
+            found += [entry for entry in source.passed() if entry.id not in {old.id for old in found}]
+        seen.append([(entry.action, entry.nodes) for entry in found])
+    assert len(seen[0]) >= 4
+    assert seen[0] == seen[1]
+
+
 def test_similar_changes_of_many_pools_are_one() -> None:
     """From four pools on, a timer that all have is one row that counts their nodes and says how many pools."""
     made = Town(kind("m", "0.20"))

@@ -149,7 +149,7 @@ def base_layer(debs: Sequence[Path], work: Path, python: str) -> tuple[bytes, li
 def own_layer(wheel: Path, work: Path, architecture: str, python: str) -> tuple[bytes, list[dict[str, str]]]:
     """Return the layer with Dovetail and its wheels, compiled, and what each wheel is."""
     platform = f"linux-{architecture}"
-    wheels = [wheel, *download(work / "wheels", needed(("aws",)), python, platform)]
+    wheels = [wheel, *download(work / "wheels", needed(("aws",), python), python, platform)]
     unpack(work / "lib", wheels, python, platform)
     files = {name: content for name, content in tree(work / "lib", "opt/dovetail/lib/") if "/tests/" not in name}
     if f"{sys.version_info[0]}.{sys.version_info[1]}" == python:

@@ -65,7 +65,7 @@ def build(dist: Path, wheel: Path, platform: str, pythons: Sequence[str] = PYTHO
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         for python in pythons:
-            wheels = download(work / python, needed(), python, platform)
+            wheels = download(work / python, needed(python=python), python, platform)
             bound = [path for path in wheels if not path.name.endswith("-none-any.whl")]
             unpack(work / "lib" / python, bound, python, platform)
             unpack(work / "lib" / "any", [wheel, *(path for path in wheels if path not in bound)], python, platform)

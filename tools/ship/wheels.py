@@ -35,8 +35,12 @@ def build(dist: Path, root: Path = ROOT) -> list[Path]:
     return sorted(dist.glob(f"dovetail_k8s-{version(root)}*"))
 
 
-def needed(extras: Sequence[str] = ()) -> set[str]:
-    """Return the distributions that `dovetail-k8s[extras]` needs, by what the installed ones declare."""
+def needed(extras: Sequence[str] = (), python: str = "") -> set[str]:
+    """Return the distributions that `dovetail-k8s[extras]` needs, by what the installed ones declare.
+
+    `python`: for this version of Python; by default the one that runs this.
+    """
+    environment = {"python_version": python, "python_full_version": f"{python}.0"} if python else {}
     found: set[str] = set()
     waiting = [("dovetail-k8s", tuple(extras))]
     while waiting:
@@ -44,7 +48,7 @@ def needed(extras: Sequence[str] = ()) -> set[str]:
         for text in requires(name) or ():
             requirement = Requirement(text)
             marker = requirement.marker
-            met = marker is None or any(marker.evaluate({"extra": extra}) for extra in ("", *wanted))
+            met = marker is None or any(marker.evaluate({**environment, "extra": extra}) for extra in ("", *wanted))
             child = canonicalize_name(requirement.name)
             if met and child not in found:
                 found.add(child)

@@ -98,6 +98,7 @@ def _closed(problem: str, static: bool, origin: str) -> DisruptionPolicy:
         static=static,
         origins=dict.fromkeys((*FOR_CONSOLIDATION, "expireAfter", "budgets"), origin),
         problems=(problem,),
+        closed=problem,
     )
 
 
@@ -115,7 +116,8 @@ class _Reading(msgspec.Struct):
     origins: dict[str, str] = msgspec.field(default_factory=dict)
     problems: list[str] = msgspec.field(default_factory=list)
     warnings: list[str] = msgspec.field(default_factory=list)
-    is_closed: bool = False
+    closed: str = ""
+    unreadable: list[str] = msgspec.field(default_factory=list)
 
     def add_layer(self, layer: Mapping[str, Any], path: str, origin: str) -> None:
         """Put a layer over those below; each of its keys wins."""
@@ -135,7 +137,7 @@ class _Reading(msgspec.Struct):
         budgets = self._budgets()
         if found.get("restart_price") is not None and self._is_filled_in("consolidationSavingsThreshold"):
             found["savings_threshold"] = 0  # nobody asked for it, and the restarts have a price of their own
-        if self.is_closed:
+        if self.closed:
             found["consolidate_after"] = None
         return DisruptionPolicy(
             **found,
@@ -148,6 +150,8 @@ class _Reading(msgspec.Struct):
             static=self.static,
             origins=dict(sorted(self.origins.items())),
             problems=tuple(self.problems),
+            closed=self.closed,
+            unreadable=tuple(self.unreadable),
             warnings=tuple(self.warnings),
         )
 
@@ -178,8 +182,11 @@ class _Reading(msgspec.Struct):
                 return _Value(field.form.read(value))
             except ValueError as problem:
                 wrong = [f"{path}: {problem}"]
-        self.problems += [f"{text}; {field.consequence}" for text in wrong]
-        self.is_closed = self.is_closed or field.closes_consolidation
+        said = [f"{text}; {field.consequence}" for text in wrong]
+        self.problems += said
+        self.unreadable.append(key)
+        if field.closes_consolidation:
+            self.closed = self.closed or said[0]
         return None
 
     def _expiry(self, template_expiry: str | None) -> tuple[int | None, bool]:

@@ -32,11 +32,14 @@ _NUMBERS = ("consolidationSavingsThreshold", "disruptionPrice")
 
 
 def with_policy_field(pool: NodePool, key: str, value: Any) -> NodePool:
-    """Return the pool with one policy field changed where it takes effect."""
-    value = float(value) if key in _NUMBERS else value
+    """Return the pool with one policy field changed where it takes effect; None: left out.
+
+    It takes the place of an annotation that can't be read.
+    """
+    value = float(value) if key in _NUMBERS and value is not None else value
     annotation = pool.metadata.annotations.get(names.POLICY_ANNOTATION)
     if annotation is not None:
-        text = json.dumps({**read_annotation(annotation), key: value})
+        text = json.dumps({**(_readable(annotation) or {}), key: value})
         annotations = {**pool.metadata.annotations, names.POLICY_ANNOTATION: text}
         return msgspec.structs.replace(pool, metadata=msgspec.structs.replace(pool.metadata, annotations=annotations))
     tree = msgspec.to_builtins(pool.spec.disruption)
@@ -50,6 +53,22 @@ def with_policy_fields(pool: NodePool, fields: Mapping[str, Any]) -> NodePool:
     for key, value in fields.items():
         pool = with_policy_field(pool, key, value)
     return pool
+
+
+def mended(pool: NodePool, unreadable: Iterable[str]) -> NodePool:
+    """Return the pool without the policy fields that can't be read, or without an annotation that can't be."""
+    annotation = pool.metadata.annotations.get(names.POLICY_ANNOTATION)
+    if annotation is not None and _readable(annotation) is None:
+        kept = {key: text for key, text in pool.metadata.annotations.items() if key != names.POLICY_ANNOTATION}
+        return msgspec.structs.replace(pool, metadata=msgspec.structs.replace(pool.metadata, annotations=kept))
+    return with_policy_fields(pool, dict.fromkeys(unreadable))
+
+
+def _readable(annotation: str) -> Mapping[str, Any] | None:
+    try:
+        return read_annotation(annotation)
+    except InputError:
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +139,7 @@ def check_changes(pool: NodePool, fields: Mapping[str, Any], settings: Settings)
     """Return the changed pool; raise if a value makes a readable policy unreadable."""
     name = pool.metadata.name
     try:
+        read_annotation(pool.metadata.annotations.get(names.POLICY_ANNOTATION, "{}"))
         changed = with_policy_fields(pool, fields)
     except (msgspec.ValidationError, InputError) as error:
         raise InputError(f"--set: NodePool {name} can't take this: {error}") from None
@@ -149,7 +169,7 @@ def _patch(pool: NodePool, fields: Mapping[str, Any], manage: bool | None) -> di
         metadata["labels"] = {names.MANAGE: "true" if manage else None}
     annotation = pool.metadata.annotations.get(names.POLICY_ANNOTATION)
     if annotation is not None and fields:
-        text = json.dumps({**read_annotation(annotation), **fields})
+        text = json.dumps({**(_readable(annotation) or {}), **fields})
         metadata["annotations"] = {names.POLICY_ANNOTATION: text}
     found: dict[str, Any] = {"metadata": metadata} if metadata else {}
     return found | ({"spec": {"disruption": dict(fields)}} if annotation is None and fields else {})

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from dovetail.api.policy_change import with_policy_field
+from dovetail.api.policy_change import mended, with_policy_field
 from dovetail.decide.facts.drainability import Guards, protection
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.question import Question
@@ -18,6 +18,7 @@ from dovetail.decide.scene import Scene
 from dovetail.model import names
 from dovetail.model.objects import Container as PodContainer
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, PodDisruptionBudget
+from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Gate, NodeVerdict
 from dovetail.scheduling.pods.requests import uses_resource_claims
@@ -84,8 +85,11 @@ class _Lifting:
 
     def of_pool(self, name: str, gate: Gate, nodes: Sequence[str]) -> Question | None:
         """Return the question without a gate for nodes of a pool; None: it can't be lifted for a pool."""
+        policy = self._scene.policies[name]
+        if gate is Gate.CONSOLIDATE_AFTER and policy.closed:
+            return with_mended_pool(self._question, name, policy)
         if gate in POOL_FIELDS:
-            return None if self._scene.policies[name].static else with_pool_field(self._question, name, gate)
+            return None if policy.static else with_pool_field(self._question, name, gate)
         match gate:
             case Gate.PAUSED:
                 return None if self._question.settings.paused else resumed(self._question, name)
@@ -136,11 +140,16 @@ class _Lifting:
 
 def with_pool_field(question: Question, name: str, gate: Gate) -> Question:
     """Return the question with a pool whose policy opens a gate."""
-    key, value = POOL_FIELDS[gate]
-    pools = tuple(
-        with_policy_field(pool, key, value) if pool.metadata.name == name else pool
-        for pool in question.cluster.node_pools
-    )
+    return _with_pool(question, name, lambda pool: with_policy_field(pool, *POOL_FIELDS[gate]))
+
+
+def with_mended_pool(question: Question, name: str, policy: DisruptionPolicy) -> Question:
+    """Return the question with a pool without what can't be read of its policy."""
+    return _with_pool(question, name, lambda pool: mended(pool, policy.unreadable))
+
+
+def _with_pool(question: Question, name: str, change: Callable[[NodePool], NodePool]) -> Question:
+    pools = tuple(change(pool) if pool.metadata.name == name else pool for pool in question.cluster.node_pools)
     return replace(question, cluster=replace(question.cluster, node_pools=pools))
 
 

@@ -47,6 +47,8 @@ def revalidate(command: Command, work: Work) -> Command | Refusal:
 
 def _only_empties(command: Command) -> bool:
     """Return whether it is a command from which empty nodes may be dropped."""
+    if command.terminate_first:
+        return False
     return command.method is Method.EMPTY or (command.pods == 0 and not command.replacements)
 
 
@@ -115,6 +117,10 @@ def _again(work: Work, command: Command, nodes: Sequence[NodeFacts]) -> Command 
     """Simulate the removal of an expired or drifted node again."""
     if is_static(nodes[0]):
         return leaving.alone(work, command.method, nodes[0])
+    if command.terminate_first:
+        outcome = leaving.alone(work, command.method, nodes[0])
+        if isinstance(outcome, Refusal) or outcome.terminate_first:
+            return outcome
     move = plain_move(work, nodes)
     if isinstance(move, Refusal):
         return move

@@ -211,7 +211,10 @@ def _answer(work: Work, run: MethodRun, facts: NodeFacts, *, thorough: bool) -> 
     held = _held(work.scene, run, facts)
     if held is not None or run.method in (Method.EMPTY, Method.MULTI_NODE):
         return held
-    return _outcome(work, run.method, facts, thorough=thorough)
+    outcome = _outcome(work, run.method, facts, thorough=thorough)
+    if isinstance(outcome, Refusal):  # but it may go for a machine that only the search by value tried
+        return next((command for command in run.commands if facts.name in command.nodes), outcome)
+    return outcome
 
 
 def _stops(answer: _Answer) -> Gate | None:
@@ -232,7 +235,10 @@ def _in_words(scene: Scene, run: MethodRun, facts: NodeFacts, answer: _Answer) -
     if answer is None:
         return within, passed(Gate.SIMULATION, "It is simulated when its turn comes.")
     if isinstance(answer, Command):
-        return within, passed(Gate.SIMULATION, leaving.why_it_goes(answer))
+        placed = passed(Gate.SIMULATION, leaving.why_it_goes(answer))
+        if run.method is Method.SINGLE_NODE:
+            return within, placed, _saves(answer.savings, answer.required_savings, "It")
+        return within, placed
     if run.method is not Method.SINGLE_NODE and isinstance(answer, Refusal):
         return within, _with_sizes(scene, facts, answer.as_result())
     results = _priced(single_node.in_words(scene, facts, answer))
@@ -277,6 +283,8 @@ def _waits_for_its_turn(work: Work, method: Method, facts: NodeFacts) -> bool:
 
 def _budget_passed(scene: Scene, method: Method, facts: NodeFacts) -> GateResult:
     entry = scene.ledger.allowance(facts.pool_name, REASON_OF[method])
+    if method is Method.DRIFTED and any(scene.ledger.topology_budgets(facts.pool_name)):
+        return passed(Gate.BUDGET, f"NodePool {facts.pool_name} has budget left for Drifted, in its domain too.")
     return passed(
         Gate.BUDGET, f"NodePool {facts.pool_name} has budget left for {REASON_OF[method].value}: {entry.left}."
     )

@@ -152,8 +152,10 @@ def policy_document(policy: DisruptionPolicy) -> Json:
         values["health"] = _health_text(policy.health)
     if policy.repair:
         values["repair"] = [_repair_text(entry) for entry in policy.repair]
+    unread = {*policy.unreadable, *(["consolidateAfter"] if policy.closed else [])}
     shown: dict[str, Any] = {
-        key: {"value": value, "from": policy.origins.get(key, "default")} for key, value in values.items()
+        key: {"value": value, "from": "unreadable" if key in unread else policy.origins.get(key, "default")}
+        for key, value in values.items()
     }
     return {**shown, "static": policy.static, "problems": list(policy.problems), "warnings": list(policy.warnings)}
 

@@ -51,6 +51,7 @@ FIRST_STEP = {
 }
 
 OUT_OF_NEVER = "set consolidateAfter to a duration, such as 5m"
+MEND = "mend the policy; dovetail validate says what is wrong with it"
 UNPAUSED = "switch the setting paused off"
 
 
@@ -62,6 +63,8 @@ def first_step(entry: NodeVerdict) -> str:
         return resume_step(entry.node_pool, str(figures.get("until", ""))) if "reason" in figures else UNPAUSED
     if gate is Gate.CONSOLIDATE_AFTER and figures.get("consolidateAfter") == "Never":
         return OUT_OF_NEVER  # nobody can wait for Never
+    if gate is Gate.CONSOLIDATE_AFTER and "problem" in figures:
+        return MEND
     return FIRST_STEP.get(gate, "")
 
 

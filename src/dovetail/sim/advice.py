@@ -54,8 +54,12 @@ class Effect:
         """Return how far chance moves the difference."""
         if self.cost_spread is None or self.restarts_spread is None:
             return "One seed; --seeds 3 shows how far chance moves these figures."
+        if not self.cost_spread and not self.restarts_spread:
+            return f"All {self.seeds} seeds agree on the difference."
+        cost = f"{self.cost_spread:.2f}" if self.cost_spread >= 0.01 else f"{self.cost_spread:.2g}"
+        restarts = f"{self.restarts_spread:.0f}" if self.restarts_spread >= 10 else f"{self.restarts_spread:.2g}"
         return (
-            f"Chance moves the difference by ± ${self.cost_spread:.2f} and ± {self.restarts_spread:.0f} restarts "
+            f"Chance moves the difference by ± ${cost} and ± {restarts} restarts "
             f"(standard errors of {self.seeds} seeds)."
         )
 
@@ -118,7 +122,8 @@ def _money(saved: float) -> str:
 def _restarts(calmer: float) -> str:
     if abs(calmer) < 0.5:
         return "as many pods"
-    return f"{abs(calmer):,.0f} {'fewer' if calmer > 0 else 'more'} pods"
+    pods = "pod" if round(abs(calmer)) == 1 else "pods"
+    return f"{abs(calmer):,.0f} {'fewer' if calmer > 0 else 'more'} {pods}"
 
 
 def _signed(amount: float) -> str:

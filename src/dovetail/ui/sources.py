@@ -134,7 +134,7 @@ class SimulationSource:
             host.start()
         self._world: World = world
         self._passing = PassingCommands()
-        self._behind = 0.0
+        world.store.listen(lambda change: self._passing.observe(change.new), "Node", "NodeClaim")
 
     def start(self) -> None:
         """Advance time."""
@@ -159,9 +159,6 @@ class SimulationSource:
         while self._world.now < target and not self._stopping.is_set():
             with self._lock:
                 self._world.run(min(target, self._world.now + _SHORT_STEP))
-                cluster = self._world.store.cluster()
-                for item in (*cluster.nodes, *cluster.node_claims):
-                    self._passing.observe(item)
 
     def question(self) -> Question | None:
         """Return the world as it is now."""

@@ -108,6 +108,8 @@ def consolidate_after_passed(facts: NodeFacts, gate_context: GateContext) -> Sai
     """`consolidateAfter` has not passed since the last pod event."""
     assert facts.policy is not None
     period = facts.policy.consolidate_after
+    if facts.policy.closed:
+        return said(f"NodePool {facts.pool_name}: {facts.policy.closed}.", problem=facts.policy.closed)
     if period is None:
         return said(f"NodePool {facts.pool_name} has consolidateAfter Never.", consolidateAfter="Never")
     if gate_context.settings.rules.consolidatable_condition:

@@ -65,7 +65,11 @@ class RestartPrice(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisruptionPolicy:
-    """The effective policy of a pool. `origins` says per field: default, spec, annotation, template or claim."""
+    """The effective policy of a pool. `origins` says per field: default, spec, annotation, template or claim.
+
+    `closed`: what switches consolidation off until it is mended, and `unreadable` the fields that can't be read; both
+    are empty if all can.
+    """
 
     consolidation_policy: ConsolidationPolicy = ConsolidationPolicy.WHEN_EMPTY_OR_UNDERUTILIZED
     consolidate_after: int | None = 15_000_000_000
@@ -83,4 +87,6 @@ class DisruptionPolicy:
     static: bool = False
     origins: dict[str, str] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    closed: str = ""
+    unreadable: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
 from dovetail.model.timing.duration import format_duration
 from dovetail.model.verdicts import Gate
-from dovetail.plan.summary import OUT_OF_NEVER, UNPAUSED, resume_step
+from dovetail.plan.summary import MEND, OUT_OF_NEVER, UNPAUSED, resume_step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,9 @@ _RULES: dict[Gate, _Rule] = {
     ),
     Gate.CONSOLIDATE_AFTER: _Rule(
         why=lambda policy: (
-            "consolidateAfter is Never."
+            f"{policy.closed}."
+            if policy.closed
+            else "consolidateAfter is Never."
             if policy.consolidate_after is None
             else f"consolidateAfter is {format_duration(policy.consolidate_after)} and has not passed."
         ),
@@ -124,7 +126,7 @@ def pool_lifts(question: Question, scene: Scene, held: Iterable[GateSavings]) ->
 def _remedy(rule: _Rule, gate: Gate, policy: DisruptionPolicy) -> str:
     """Return what to do; nobody can wait for Never, nor for a window of a budget that has none."""
     if gate is Gate.CONSOLIDATE_AFTER and policy.consolidate_after is None:
-        return OUT_OF_NEVER
+        return MEND if policy.closed else OUT_OF_NEVER
     if gate is Gate.BUDGET:
         broken = next((entry for entry in policy.budgets if entry.problem is not None), None)
         if broken is not None:

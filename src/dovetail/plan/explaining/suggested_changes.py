@@ -21,7 +21,7 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.budgets import window_times
 from dovetail.decide.gates.node_rules import window_edges
 from dovetail.decide.horizon import until_lower
-from dovetail.decide.lifts import resumed, with_pdbs, without_node_vetoes, without_protection
+from dovetail.decide.lifts import resumed, with_mended_pool, with_pdbs, without_node_vetoes, without_protection
 from dovetail.decide.question import Question
 from dovetail.decide.scene import Scene
 from dovetail.model import names
@@ -91,7 +91,10 @@ def _policy(question: Question, answer: NodeAnswer) -> Changes:
 
 def _consolidate_after(question: Question, answer: NodeAnswer) -> Changes:
     policy = answer.facts.policy
-    if policy is not None and policy.consolidate_after is None:
+    if policy is not None and policy.closed:
+        name = answer.facts.pool_name
+        yield f"if NodePool {name} had nothing that can't be read", with_mended_pool(question, name, policy)
+    elif policy is not None and policy.consolidate_after is None:
         yield _with_policy(question, answer, "consolidateAfter", "15s")
 
 
