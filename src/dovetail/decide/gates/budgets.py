@@ -77,11 +77,6 @@ def window_times(policy: DisruptionPolicy, at: datetime) -> Iterator[datetime]:
     yield from window_edges(policy, at)
 
 
-def next_edge(policy: DisruptionPolicy, at: datetime) -> datetime | None:
-    """Return when a window of a policy, or of one of its budgets, opens or closes next; None: never."""
-    return min(window_times(policy, at), default=None)
-
-
 def amount_of(budget: Budget, nodes: int) -> int:
     """Return how many of a pool's nodes the budget allows: percentages are rounded up; a broken budget allows 0."""
     if budget.problem is not None:
