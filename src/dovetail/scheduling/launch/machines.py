@@ -19,7 +19,7 @@ from dovetail.model.labels.requirements import Requirement, Requirements
 from dovetail.model.labels.syntax import well_known
 from dovetail.model.objects import SelectorRequirement
 from dovetail.model.quantity import AMOUNT_MAX
-from dovetail.scheduling.result import LaunchPrice, launchable, price_of, worst_of
+from dovetail.scheduling.result import LaunchPrice, cheapest_of, launchable, worst_of
 
 Mask = npt.NDArray[np.bool_]
 Amounts = npt.NDArray[np.int64]
@@ -133,9 +133,7 @@ class ReqSet:
         found = self._prices.get(key)
         if found is None:
             fitting = [o for o in kind.offerings if launchable(o) and self.goes_with(o)]
-            cheapest = min(fitting, key=lambda o: (o.price_float, o.zone), default=None)
-            found = (worst_of(fitting), None if cheapest is None else price_of(cheapest))
-            self._prices[key] = found
+            found = self._prices[key] = worst_of(fitting), cheapest_of(fitting)
         return found
 
     def goes_with(self, offering: Offering) -> bool:
