@@ -17,11 +17,11 @@ from dovetail.decide.gates.price import Approved
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.methods import moves, multi_node, single_node
 from dovetail.decide.methods.method import (
-    HeldBack,
+    OutOfBudget,
     blocked_move,
     budget_result,
     domain_result,
-    held_back,
+    out_of_budget,
     take_within,
 )
 from dovetail.decide.methods.moves import (
@@ -466,12 +466,12 @@ def test_those_who_wait_carry_the_reason() -> None:
     """The reasons are there when they are asked for."""
     context = _ledger(Allowance(allowed=1, used=0))
     nodes = [facts_of(name=name, pool_name=name[0]) for name in ("a2", "c1")]
-    held = HeldBack(context, Method.EMPTY, nodes, [facts.pool_name for facts in nodes])
+    held = OutOfBudget(context, Method.EMPTY, nodes, [facts.pool_name for facts in nodes])
     assert len(held) == 2
-    assert dict(held) == held_back(context, Method.EMPTY, nodes)
+    assert dict(held) == out_of_budget(context, Method.EMPTY, nodes)
     assert "a2" in held
     assert "b1" not in held
-    assert held_back(context, Method.EMPTY, []) == {}
+    assert out_of_budget(context, Method.EMPTY, []) == {}
 
 
 def test_a_blocked_batch() -> None:

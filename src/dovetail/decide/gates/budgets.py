@@ -141,6 +141,12 @@ def domain_at_turn(
     return None if key is None else (key, labels.get(key, NO_DOMAIN))
 
 
+def rate_span(budget: Budget) -> timedelta:
+    """Return the span of a rate budget, rounded up to microseconds."""
+    assert budget.per is not None
+    return timedelta(microseconds=-(-budget.per // 1000))
+
+
 def rate_allowance(
     budget: Budget, nodes: int, departures: Sequence[Departure] | None, planned: int, now: datetime
 ) -> Allowance:
@@ -153,7 +159,7 @@ def rate_allowance(
     if departures is None:
         return Allowance(allowed=amount, used=amount, budget=budget)
     assert budget.per is not None
-    span = timedelta(microseconds=-(-budget.per // 1000))
+    span = rate_span(budget)
     recent = sorted((entry for entry in departures if now - span < entry.at <= now), key=lambda entry: entry.at)
     used = planned + sum(entry.nodes for entry in recent)
     free_at, over = None, used - amount
