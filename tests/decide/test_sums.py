@@ -81,8 +81,7 @@ def _sums(
         sources=sources,
         by_name={str(at): facts_of(name=str(at)) for at in range(len(totals))},
         needs=SimpleNamespace(
-            demand=np.array(totals).reshape(len(totals), 2),
-            of=lambda chosen, _: np.array([int(facts.name) for facts in chosen], dtype=np.int64),
+            demand_of=lambda chosen, _: np.array([totals[int(facts.name)] for facts in chosen]).reshape(-1, 2)
         ),
         snapshot=SimpleNamespace(
             frame=frame,

@@ -24,8 +24,7 @@ def pool_loads(scene: Scene) -> Mapping[str, PoolLoad]:
 
 def _load(scene: Scene, pool: str, nodes: list[NodeFacts]) -> PoolLoad:
     states, index = scene.snapshot.states, scene.snapshot.frame.resources.index
-    slots = scene.needs.of(nodes, scene.snapshot)  # reads rows, which may make the columns larger
-    asked = scene.needs.demand[slots]
+    asked = scene.needs.demand_of(nodes, scene.snapshot)
     demand = [sum(asked[:, index[name]].tolist()) if name in index else 0 for name in _RESOURCES]
     sizes = [states[scene.index_of(facts)].allocatable for facts in nodes]
     mean = [sum(size.get(name, 0) for size in sizes) // len(sizes) for name in _RESOURCES]

@@ -78,8 +78,7 @@ def _closing(scene: Scene, ranked: Sequence[NodeFacts]) -> list[NodeFacts]:
     begin, count = 0, _FIRST
     while begin < len(ranked):
         part = ranked[begin : begin + count]
-        slots = needs.of(part, scene.snapshot)  # reads rows, which may make the columns larger
-        demand = needs.demand[slots].astype(np.float64)
+        demand = needs.demand_of(part, scene.snapshot).astype(np.float64)
         own = room[[index.get(facts.name, -1) for facts in part]]
         sums = np.cumsum(np.concatenate((asked[None], demand)), axis=0)[1:]
         rests = np.subtract.accumulate(np.concatenate((left[None], own)), axis=0)[1:]

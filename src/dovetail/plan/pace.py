@@ -12,7 +12,15 @@ from typing import Final, NamedTuple
 
 from dovetail.api.pool_marks import Departure, read_history
 from dovetail.decide.facts.node_facts import DRAIN, usual_launch
-from dovetail.decide.gates.budgets import amount_of, domain_of, flat_allowance, is_active, names_reason, rate_allowance
+from dovetail.decide.gates.budgets import (
+    amount_of,
+    domain_of,
+    flat_allowance,
+    is_active,
+    names_reason,
+    rate_allowance,
+    rate_span,
+)
 from dovetail.decide.gates.pool_holds import window_edges, window_hold
 from dovetail.decide.scene import Scene
 from dovetail.model.command import COST_METHODS, REASON_OF, Command, Method
@@ -202,7 +210,7 @@ class _Schedule:
             ]
             allowance = rate_allowance(budget, count, past, 0, at)
             if allowance.left < min(nodes, max(1, allowance.allowed)):
-                span = timedelta(microseconds=-(-budget.per // 1000))
+                span = rate_span(budget)
                 frees = [later(entry.at, budget.per) for entry in past if at - span < entry.at <= at]
                 yield _Wait(_named(pool, budget), min(frees, default=None) if allowance.allowed else None)
 

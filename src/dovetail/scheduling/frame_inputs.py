@@ -118,7 +118,7 @@ class LastFrame(msgspec.Struct, frozen=True, eq=False):
             and inputs.columns is own.columns
             and inputs.machines is own.machines
             and inputs.width == own.width
-            and all(_are_the_same(getattr(inputs.cluster, name), getattr(own.cluster, name)) for name in _READ)
+            and all(are_the_same(getattr(inputs.cluster, name), getattr(own.cluster, name)) for name in _READ)
             and inputs.settings == own.settings
             and inputs.moving == own.moving
             and inputs.virtual == own.virtual
@@ -149,7 +149,7 @@ class LastFrame(msgspec.Struct, frozen=True, eq=False):
         own = self.inputs
         return (
             self.same_daemons
-            and _are_the_same(cluster.daemon_sets, own.cluster.daemon_sets)
+            and are_the_same(cluster.daemon_sets, own.cluster.daemon_sets)
             and settings.karpenter == own.settings.karpenter
             and settings.rules == own.settings.rules
         )
@@ -180,10 +180,6 @@ def free_room(inputs: FrameInputs, terms: DaemonTerms, memory: SnapshotMemory, l
     expected = expected_daemons(terms, inputs.columns, resources, fresh)
     room[fresh] = room_at(fresh, total, there, bindings, needs, expected)
     return room
-
-
-def _are_the_same(some: Sequence[object], others: Sequence[object]) -> bool:
-    return some is others or are_the_same(some, others)
 
 
 def ports_and_volumes(

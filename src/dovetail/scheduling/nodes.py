@@ -49,11 +49,6 @@ class StateNode(msgspec.Struct, frozen=True):
     unnamed: bool
     """Whether its Node has no label for the host name."""
 
-    @property
-    def managed(self) -> bool:
-        """Return whether it has a NodeClaim."""
-        return self.claim is not None
-
 
 def join(cluster: Cluster) -> list[Pair]:
     """Join nodes and NodeClaims by provider id; include claims without a node and nodes without a claim."""

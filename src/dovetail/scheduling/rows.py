@@ -90,8 +90,9 @@ class _Join(msgspec.Struct, eq=False):
 
 
 class NodeRows(msgspec.Struct, frozen=True, eq=False):
-    """All rows, column by column. `edits` leads here from the rows with the token `since`; `token` stands for these.
+    """All rows, column by column.
 
+    `edits`: how they follow from the rows before; None: all objects were joined again. `token`: stands for these rows.
     `initialized`: how many are of initialized nodes; these come first. `has_namesakes`: two rows have the same name.
     """
 
@@ -109,15 +110,8 @@ class NodeRows(msgspec.Struct, frozen=True, eq=False):
     stays: bytearray
     has_node: bytearray
     index: Mapping[str, int]
-    edits: Edits = UNCHANGED
-    since: object = None
+    edits: Edits | None = None
     token: object = msgspec.field(default_factory=object)
-
-    def edits_since(self, token: object) -> Edits | None:
-        """Return what leads from the rows with a token to these; None if that is not known."""
-        if token is self.token:
-            return UNCHANGED
-        return self.edits if self.since is not None and token is self.since else None
 
     @property
     def name_of_claim(self) -> Mapping[str, str]:
@@ -276,7 +270,6 @@ def _edited(before: NodeRows, cluster: Cluster, out: list[_Row], coming: list[_R
         has_node=has_node,
         index=index,
         edits=edits,
-        since=before.token,
     )
 
 

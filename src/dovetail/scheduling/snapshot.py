@@ -151,7 +151,7 @@ class Snapshot:
             pods = tuple(pods)
             self.pods_on: Sequence[tuple[Pod, ...]] = [self._pods_at(place, pods) for place in range(len(codes))]
             return
-        edits = self.rows.edits_since(previous.rows.token)
+        edits = UNCHANGED if self.rows is previous.rows else self.rows.edits
         old = range(len(previous.pods_on)) if edits is None else edits.gone
         was = {previous.rows.codes[place]: previous.pods_on[place] for place in old}
         new = range(len(codes)) if edits is None else edits.new

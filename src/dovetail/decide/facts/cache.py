@@ -8,6 +8,7 @@ decide, above facts and pod_sums, below reading and the scene.
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,34 +31,32 @@ from dovetail.scheduling.pods.surge import NO_SURGES, Owner
 from dovetail.scheduling.rows import Edits
 from dovetail.scheduling.snapshot import Snapshot
 
-Inputs = tuple[
-    StateNode,
-    PodSums,
-    NodePool | None,
-    DisruptionPolicy | None,
-    LeavingNode | None,
-    Resting | None,
-    bool,
-    datetime | None,
-]
-"""Everything that a node's facts depend on, except settings, catalogue and time.
 
-The last three: does it back off, is it nominated, and the last pod event that Dovetail saw itself.
-"""
+class Inputs(NamedTuple):
+    """Everything that a node's facts depend on, except settings, catalogue and time.
 
+    `leaving`: the command that takes it; `resting`: it backs off; `nominated`: pods are expected on it; `seen`: the
+    last pod event that Dovetail saw itself.
+    """
 
-def _same(one: Inputs, other: Inputs) -> bool:
-    """Return whether both are the same object."""
-    return (
-        one[0] is other[0]
-        and one[1] is other[1]
-        and one[2] is other[2]
-        and one[3] is other[3]
-        and (one[4] is other[4] or one[4] == other[4])
-        and one[5] == other[5]
-        and one[6] == other[6]
-        and one[7] == other[7]
-    )
+    state: StateNode
+    sums: PodSums
+    pool: NodePool | None
+    policy: DisruptionPolicy | None
+    leaving: LeavingNode | None
+    resting: Resting | None
+    nominated: bool
+    seen: datetime | None
+
+    def same_as(self, other: "Inputs") -> bool:
+        """Return whether the facts are the same; objects are compared by identity."""
+        return (
+            self.state is other.state
+            and self.sums is other.sums
+            and self.pool is other.pool
+            and self.policy is other.policy
+            and self[4:] == other[4:]
+        )
 
 
 class _Sums(msgspec.Struct, frozen=True, eq=False):
@@ -242,15 +241,16 @@ class FactsCache:
 
     def facts_of(self, inputs: Inputs) -> NodeFacts | None:
         """Return the facts cached for the same inputs, or None."""
-        known = self._nodes.get(inputs[0].name)
-        return known.facts if known is not None and _same(known.inputs, inputs) else None
+        known = self._nodes.get(inputs.state.name)
+        return known.facts if known is not None and known.inputs.same_as(inputs) else None
 
     def facts_but_for_pods(self, inputs: Inputs) -> NodeFacts | None:
         """Return the facts cached for the same inputs, whatever pods the node has; None: something else changed too."""
-        known = self._nodes.get(inputs[0].name)
-        if known is None or not _same((inputs[0], known.inputs[1], *inputs[2:7], known.inputs[7]), known.inputs):
+        known = self._nodes.get(inputs.state.name)
+        if known is None:
             return None
-        return known.facts
+        before = known.inputs
+        return known.facts if before.same_as(inputs._replace(sums=before.sums, seen=before.seen)) else None
 
     def keep_facts(self, inputs: Inputs, facts: NodeFacts, now: datetime) -> None:
         """Cache the new facts of a node unless they depend on time."""

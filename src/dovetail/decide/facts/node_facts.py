@@ -279,9 +279,13 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return the remaining share of its lifetime."""
         return cost.lifetime_remaining(self.expire_after, self.created, now)
 
+    def cost_ratio(self, now: datetime) -> tuple[int, int]:
+        """Return the exact disruption cost (docs/rules.md#cost), as a ratio."""
+        return cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
+
     def disruption_cost(self, now: datetime) -> Fraction:
         """Return the exact disruption cost (docs/rules.md#cost)."""
-        return Fraction(*cost.node_cost(self.pod_costs, self.expire_after, self.created, now))
+        return Fraction(*self.cost_ratio(now))
 
     def required_savings(self, now: datetime) -> tuple[int, int]:
         """Return what removing it has to save: its pool's threshold x its disruption cost, as a ratio.
@@ -290,7 +294,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """
         if self.policy is None or self.policy.static:
             return 0, 1
-        amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
+        amount, unit = self.cost_ratio(now)
         return self.policy.savings_threshold * amount, unit
 
     def asked_waste(self, now: datetime) -> tuple[int, int] | None:
@@ -300,7 +304,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """
         if self.policy is None or self.policy.disruption_price is None or self.policy.static:
             return None
-        amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
+        amount, unit = self.cost_ratio(now)
         return self.policy.disruption_price * amount, unit
 
     def restarts_worth(self, now: datetime) -> tuple[int, int]:
@@ -312,7 +316,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         price = None if self.policy is None else self.policy.restart_price
         if price is None:
             return 0, 1
-        amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
+        amount, unit = self.cost_ratio(now)
         if not price.time:
             return price.dollars * amount, unit
         share = self.cpu_share if price.per_cpu else self.mover_share
@@ -380,7 +384,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def disruption_cost_float(self, now: datetime) -> float:
         """Return the disruption cost, rounded."""
-        amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
+        amount, unit = self.cost_ratio(now)
         return amount / unit
 
     @cached

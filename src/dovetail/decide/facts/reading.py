@@ -142,16 +142,16 @@ class Reader:
 
     def _inputs(self, state: StateNode, sums: PodSums) -> Inputs:
         claim, name = state.claim, state.name
-        pool_name = state.labels.get(names.NODEPOOL, "")
-        return (
-            state,
-            sums,
-            self.pools.get(pool_name),
-            self.policies.get(pool_name),
-            self.leaving.get(name),
-            self.resting.get(name),
-            name in self.nominated or (claim is not None and claim.metadata.name in self.nominated),
-            self.pod_events.get(name),
+        pool = state.labels.get(names.NODEPOOL, "")
+        return Inputs(
+            state=state,
+            sums=sums,
+            pool=self.pools.get(pool),
+            policy=self.policies.get(pool),
+            leaving=self.leaving.get(name),
+            resting=self.resting.get(name),
+            nominated=name in self.nominated or (claim is not None and claim.metadata.name in self.nominated),
+            seen=self.pod_events.get(name),
         )
 
     def _read(self, inputs: Inputs) -> NodeFacts:
@@ -262,8 +262,7 @@ def _of_pods(sums: PodSums) -> dict[str, Any]:
 
 def _with_pods(before: NodeFacts, inputs: Inputs) -> NodeFacts:
     """Return the facts of a node of which only the pods and their last event have changed."""
-    state, sums, *_, seen = inputs
-    return replace(before, last_event=last_pod_event(state.claim, seen), **_of_pods(sums))
+    return replace(before, last_event=last_pod_event(inputs.state.claim, inputs.seen), **_of_pods(inputs.sums))
 
 
 def _expected_by_scheduler(snapshot: Snapshot) -> Iterator[str]:

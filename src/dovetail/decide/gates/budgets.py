@@ -77,11 +77,6 @@ def window_times(policy: DisruptionPolicy, at: datetime) -> Iterator[datetime]:
     yield from window_edges(policy, at)
 
 
-def next_edge(policy: DisruptionPolicy, at: datetime) -> datetime | None:
-    """Return when a window of a policy, or of one of its budgets, opens or closes next; None: never."""
-    return min(window_times(policy, at), default=None)
-
-
 def amount_of(budget: Budget, nodes: int) -> int:
     """Return how many of a pool's nodes the budget allows: percentages are rounded up; a broken budget allows 0."""
     if budget.problem is not None:
@@ -146,6 +141,12 @@ def domain_at_turn(
     return None if key is None else (key, labels.get(key, NO_DOMAIN))
 
 
+def rate_span(budget: Budget) -> timedelta:
+    """Return the span of a rate budget, rounded up to microseconds."""
+    assert budget.per is not None
+    return timedelta(microseconds=-(-budget.per // 1000))
+
+
 def rate_allowance(
     budget: Budget, nodes: int, departures: Sequence[Departure] | None, planned: int, now: datetime
 ) -> Allowance:
@@ -158,7 +159,7 @@ def rate_allowance(
     if departures is None:
         return Allowance(allowed=amount, used=amount, budget=budget)
     assert budget.per is not None
-    span = timedelta(microseconds=-(-budget.per // 1000))
+    span = rate_span(budget)
     recent = sorted((entry for entry in departures if now - span < entry.at <= now), key=lambda entry: entry.at)
     used = planned + sum(entry.nodes for entry in recent)
     free_at, over = None, used - amount

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.decide.facts.cost import EPOCH, MICROSECOND, Ageing, costs_at, node_cost
+from dovetail.decide.facts.cost import EPOCH, MICROSECOND, Ageing
 from dovetail.decide.facts.node_facts import NodeFacts, Timer, odd_spans
 from dovetail.decide.gates import node_rules
 from dovetail.decide.gates.candidates import RULES, lifts_pod_rules
@@ -359,7 +359,7 @@ class GateTable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         amounts, units = costs.astype(object), divisor.astype(object)
         for place in np.flatnonzero(divisor == 0).tolist():
             facts = self.nodes[rows[place]]
-            amounts[place], units[place] = node_cost(facts.pod_costs, facts.expire_after, facts.created, now)
+            amounts[place], units[place] = facts.cost_ratio(now)
         return amounts, units
 
     def _ratios(self, rows: Sequence[int] | _Ints, now: datetime) -> tuple[_Ints, _Ints]:
@@ -373,7 +373,7 @@ class GateTable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         amounts, divisor = self._ratios(rows, now)
         costs: npt.NDArray[np.float64] = amounts / np.maximum(divisor, 1)
         if large := np.flatnonzero(divisor == 0).tolist():
-            costs[large] = costs_at([self.nodes[rows[place]].ageing for place in large], now)
+            costs[large] = [self.nodes[rows[place]].disruption_cost_float(now) for place in large]
         return costs
 
     def closed(self, now: datetime) -> Bits:

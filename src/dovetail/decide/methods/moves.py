@@ -82,7 +82,7 @@ def cost_move(
         return msgspec.structs.replace(refusal, simulated=False) if stopped else refusal
     own = simulation.own_new_nodes(count_all=scene.settings.rules.others_pods_count)
     if len(own) > scene.new_nodes_max:
-        return _too_many(len(own), scene.new_nodes_max, certain=not simulation.stopped_early)
+        return _too_many(len(own), scene.new_nodes_max, exact=not simulation.stopped_early)
     barren = next((node for node in own if not node.instance_types), None)
     judged = _nothing(barren) if barren else judge_new_nodes(sources, scene.priced(nodes, own), scene.settings)
     if isinstance(judged, Refusal):
@@ -106,7 +106,7 @@ def _hopeless(scene: Scene, nodes: Sequence[NodeFacts]) -> Refusal | None:
         return STARTING
     least, launch = scene.bounds.together(nodes)
     if least > scene.new_nodes_max:
-        return _too_many_for_certain(least, scene.new_nodes_max)
+        return _too_many(least, scene.new_nodes_max, exact=False, simulated=False)
     sources = scene.sources(nodes)
     if launch and scene.new_nodes_max == 1:
         paid = price.paid_for(sources)
@@ -169,7 +169,7 @@ def _by_bounds(scene: Scene, facts: NodeFacts, needs: Needs) -> Refusal | Possib
 def _refuse_bound(scene: Scene, facts: NodeFacts, least: int, launch: LaunchPrice | None) -> Refusal | None:
     """Refuse one node that needs too many new nodes, or one that costs no less."""
     if least > scene.new_nodes_max:
-        return _too_many_for_certain(least, scene.new_nodes_max)
+        return _too_many(least, scene.new_nodes_max, exact=False, simulated=False)
     return price.refuse_no_cheaper(facts.price, facts.price_float, launch, scene.settings) if launch else None
 
 
@@ -251,17 +251,14 @@ def _no_place(entry: Unplaced, count: int) -> Refusal:
     )
 
 
-def _too_many(count: int, most: int, *, certain: bool) -> Refusal:
-    least = "" if certain else "at least "
+def _too_many(count: int, most: int, *, exact: bool, simulated: bool = True) -> Refusal:
+    least = "" if exact else "at least "
     return Refusal(
         gate=Gate.NEW_NODES,
         why=f"Its pods would need {least}{count} new nodes; a cost action may open {'one' if most == 1 else most}.",
         figures={"newNodes": count, "newNodesMax": most},
+        simulated=simulated,
     )
-
-
-def _too_many_for_certain(least: int, most: int) -> Refusal:
-    return msgspec.structs.replace(_too_many(least, most, certain=False), simulated=False)
 
 
 def _nothing(new_node: NewNode) -> Refusal:

@@ -17,7 +17,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from dovetail.decide.facts.node_facts import NodeFacts, usual_launch
-from dovetail.decide.gates.budgets import flat_allowance, window_times
+from dovetail.decide.gates.budgets import flat_allowance, rate_span, window_times
 from dovetail.decide.gates.pool_holds import window_hold
 from dovetail.decide.outcome import ExpiringDay, ExpiringNode, WaitingNode
 from dovetail.decide.scene import Scene
@@ -137,18 +137,13 @@ class _Play:
         yield from window_times(self._policy, at)
         for budget in self._policy.budgets:
             if budget.per is not None and (counted := self._since(budget, at)):
-                yield counted[0] + _span(budget)
+                yield counted[0] + rate_span(budget)
         yield from (moment for moment in self._ledger.rate_times_of(self._pool) if moment > at)
 
     def _since(self, budget: Budget | None, at: datetime) -> Sequence[datetime]:
         """Return when the nodes began to leave that a rate budget counts at a time, in order."""
-        return self._starts[bisect_right(self._starts, at - _span(budget)) :]
-
-
-def _span(budget: Budget | None) -> timedelta:
-    assert budget is not None
-    assert budget.per is not None
-    return timedelta(microseconds=-(-budget.per // 1000))
+        assert budget is not None
+        return self._starts[bisect_right(self._starts, at - rate_span(budget)) :]
 
 
 def waiting_nodes(scene: Scene) -> tuple[WaitingNode, ...]:

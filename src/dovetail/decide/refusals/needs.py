@@ -92,6 +92,11 @@ class NeedRows:
             self._read(list(stale), [snapshot.movers(index[facts.name]) for facts in stale.values()])
         return np.array(slots, dtype=np.int64)
 
+    def demand_of(self, nodes: Sequence[NodeFacts], snapshot: Snapshot) -> Ints:
+        """Return the total requests of the pods of each of these nodes."""
+        slots = self.of(nodes, snapshot)  # first, because it may make the columns larger
+        return self.demand[slots]
+
     def _read(self, slots: list[int], movers: list[Movers]) -> None:
         for info in {info.id: info for own in movers for info, _ in own.specs}.values():
             self.learn(info)

@@ -4,7 +4,7 @@ A pod goes to the first node that takes it, and initialized nodes come first. Ev
 on at most one node, and a rule about host names looks at one node alone. So if more initialized nodes take a pod than
 there are other pods, it finds one, wherever the others go. If it has to spread, say over zones, one zone is always open
 to it, so each of them must have that many. Exact: a simulation would never disagree. Sits in decide, beside bounds,
-which says the opposite.
+which prove that pods do not fit.
 """
 
 from collections.abc import Collection

@@ -20,6 +20,7 @@ from dovetail.decide.gates.budgets import (
     flat_allowance,
     is_active,
     names_reason,
+    rate_span,
     topology_budgets,
     window_times,
 )
@@ -188,7 +189,7 @@ class _Play:
         return any(len(self._recent(budget, at)) >= self._budget.amount(budget) for budget in self._budget.rates(at))
 
     def _recent(self, budget: Budget, at: datetime) -> list[datetime]:
-        return [start for start in self._started if at - _span(budget) < start <= at]
+        return [start for start in self._started if at - rate_span(budget) < start <= at]
 
     def _events(self, at: datetime) -> Iterator[datetime]:
         """Yield when something changes next: a node is gone, a window opens or closes, a rate has a place again."""
@@ -198,9 +199,4 @@ class _Play:
         for budget in self._budget.rates(at):
             recent = self._recent(budget, at)
             if recent and len(recent) >= self._budget.amount(budget):
-                yield recent[0] + _span(budget)
-
-
-def _span(budget: Budget) -> timedelta:
-    assert budget.per is not None
-    return timedelta(microseconds=budget.per // 1000)
+                yield recent[0] + rate_span(budget)

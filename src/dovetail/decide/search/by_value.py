@@ -75,7 +75,7 @@ def _search(work: Work) -> Found:
     scene = work.scene
     open_ones, held = with_budget(scene, Method.MULTI_NODE, scene.cost_sources)
     judges = _Judges(work, open_ones)
-    judges.ask_as_ever()
+    judges.judge_prefixes()
     if open_ones and judges.could_be_beaten():
         sums = Sums(scene, open_ones)
         orders = sums.orders()
@@ -235,8 +235,8 @@ class _Judges:
         if self.best is None or _rank(move) < _rank(self.best):
             self.best = move
 
-    def ask_as_ever(self) -> None:
-        """Return the command of `search: prefix`: the largest prefix that opens at most one node, else one node."""
+    def judge_prefixes(self) -> None:
+        """Judge what `search: prefix` would: the largest prefix that opens at most one node, else each node alone."""
         order = range(len(self._candidates))
         taken = self.along(order, len(order))
         asked: dict[int, Move | Refusal] = {}
