@@ -369,12 +369,14 @@ def test_a_plan_as_yaml(options: Callable[[Town], list[str]], capsysbinary: pyte
 def test_people_get_the_whole_first_and_programs_what_they_asked_for(
     options: Callable[[Town], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Text and page lead with all rounds; the JSON of `plan` has no `end` unless --to-end asks for it."""
+    """Text and page lead with all rounds; the page names the file; `plan -o json` has an `end` only with --to-end."""
     words = options(_mixed())
     assert main(["plan", *words]) == 0
     assert capsys.readouterr().out.splitlines()[1].startswith("In all $")
     assert main(["plan", *words, "-o", "html"]) == 0
-    assert " a month can be saved: " in capsys.readouterr().out.partition("</h1>")[0]
+    title, _, rest = capsys.readouterr().out.partition("</h1>")
+    assert " a month can be saved: " in title
+    assert rest.startswith(f'<p class="lead">{Path(words[words.index("-f") + 1]).name}, by the rules of dovetail, at ')
     assert main(["plan", *words, "-o", "json"]) == 0
     assert "end" not in json.loads(capsys.readouterr().out)
 

@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -179,11 +180,18 @@ def print_plan(args: argparse.Namespace, question: "Question") -> object:
 
         view = plan_view(question, Work(Scene.of(question)), answer.result)
         notes = question.cluster.notes
-        print_page(plan_page(answer.result, question.catalogue, _sections(args, answer), view, notes, answer.whole))
+        sections, cluster = _sections(args, answer), _looked_at(args)
+        print_page(plan_page(answer.result, question.catalogue, sections, view, notes, answer.whole, cluster))
         return answer
     document = _document(answer, live=not args.files)
     print_document(document, args.output)
     return answer, document
+
+
+def _looked_at(args: argparse.Namespace) -> str:
+    """Return the names of the files, without their folders, or the context that was named."""
+    files = ["standard input" if name == "-" else Path(name).name or name for name in args.files or ()]
+    return ", ".join(files) or args.context or ""
 
 
 def _answer(args: argparse.Namespace, question: "Question") -> _Answer:

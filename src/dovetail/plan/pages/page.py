@@ -33,12 +33,13 @@ def plan_page(
     view: Json | None = None,
     notes: Sequence[str] = (),
     whole: Whole | None = None,
+    cluster: str = "",
 ) -> str:
     """Return the whole page; with a catalogue, its foot says where the prices are from and of which day.
 
     `sections`: markup of `plan.pages.page_sections`, for what options asked for. `view`: the document of `plan.view`,
     which the page's script draws; without it the nodes are not listed one by one. `notes`: warnings about the input.
-    `whole`: all rounds together, and what to change first.
+    `whole`: all rounds together, and what to change first. `cluster`: what was looked at, a file or a context.
     """
     verdicts = result.verdicts
     taken = {name for command in result.commands for name in command.nodes}
@@ -65,7 +66,7 @@ def plan_page(
     ]
     return html.page(
         _title(result, len(taken), saved, end),
-        _lead(result, whole.text if whole and end is None else ""),
+        _lead(result, cluster, whole.text if whole and end is None else ""),
         "".join(body),
         " ".join(filter(None, (f"Dovetail {__version__}.", prices_text(catalogue, result.now), _EXACT))),
         above=html.notes(notes) + html.cards(figures),
@@ -86,9 +87,10 @@ def _title(result: RoundResult, taken: int, saved: int, end: ToEnd | None) -> st
     return f"{count(taken, 'node')} would go now{money}"
 
 
-def _lead(result: RoundResult, hint: str) -> str:
-    """Return by whose rules and of which moment the page is; the figures are in the title and the cards."""
-    return html.text(f"By the rules of {result.called}, at {clock(result.now)}. {hint}".strip(), 1000)
+def _lead(result: RoundResult, cluster: str, hint: str) -> str:
+    """Return of which cluster and moment the page is, and by whose rules; the figures are in title and cards."""
+    by = f"{cluster}, by the rules of" if cluster else "By the rules of"
+    return html.text(f"{by} {result.called}, at {clock(result.now)}. {hint}".strip(), 1000)
 
 
 def _now_label(taken: int, saved: int) -> str:
