@@ -68,6 +68,7 @@ def courses() -> dict[str, Path | str]:
     found: dict[str, Path | str] = {name: name for name in BUILT_IN}
     found |= {file.stem: file for file in sorted((SHARED / "scenarios").glob("*.yaml"))}
     found |= {f"recording {file.parent.name}": file for file in sorted((SHARED / "recordings").glob("*/*.json.gz"))}
+    found["recording up-and-down"] = ROOT / "tests" / "sim" / "recordings" / "up-and-down.json.gz"
     wanted = os.environ.get("BENCH_COURSES", "")
     return {name: place for name, place in found.items() if not wanted or name in wanted.split(",")}
 

@@ -12,7 +12,9 @@ from dovetail.decide.waste import could_save
 from dovetail.decide.work import Work
 from dovetail.lifecycle.memory.waste import WasteBook
 from dovetail.lifecycle.store import Store
+from dovetail.model import names
 from dovetail.model.money import as_float, parse_money
+from dovetail.model.persistence import Persistence
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Search, Settings
 from dovetail.model.waste import UNSEEN_MAX, Wasted
 from tests.support.design_world import NOW, Town, kind
@@ -201,3 +203,52 @@ def test_a_node_whose_pods_need_a_new_one_wastes_what_the_cheaper_one_saves(chea
     town.pod("rest-3", "rest", cpu="2000m")
     found = could_save(Work(Scene.of(town.question())))
     assert found["busy"] == (None if rate is None else parse_money(rate))
+
+
+def _halves(*, starting: bool = False, owner: str = "ReplicaSet") -> Town:
+    """Build two half-full nodes of $0.10; one for $0.15 takes the pods of both, and no machine is cheaper for one."""
+    town = Town(kind("m", "0.10", cpu=4), kind("big", "0.15", cpu=8), settings=replace(VALUE, jobs_wait=True))
+    town.pool(disruption={"restartPrice": "0.005"})
+    owners = [{"apiVersion": "v1", "kind": owner, "name": "rs", "uid": "rs"}]
+    for name in ("one", "two"):
+        town.node(name, "m")
+        town.fill(name, 3, cpu="1000m", ownerReferences=owners)
+    if starting:
+        town.node("new", "big", without=(names.INITIALIZED_LABEL,))
+    return town
+
+
+def test_nodes_that_can_only_go_together_waste_together() -> None:
+    """Neither saves anything alone; together they save $0.05, half of it each, and the round knows when to look."""
+    result = _halves().round(persistence={"default": Persistence()})
+    assert result.commands == ()
+    assert result.could_save == {"one": parse_money("0.025"), "two": parse_money("0.025")}
+    assert result.next_change == NOW + HOUR * 0.6, "three restarts of half a cent, at $0.025 an hour"
+
+
+@pytest.mark.parametrize(("wasted", "goes"), [("0.0149", False), ("0.015", True)])
+def test_they_go_when_each_has_wasted_enough(wasted: str, goes: bool) -> None:
+    """Six restarts of half a cent and two drains cost $0.037: less than 45 minutes of $0.05, more than 16 minutes."""
+    waste = {name: Wasted(amount=parse_money(wasted), rate=parse_money("0.025"), at=NOW) for name in ("one", "two")}
+    result = _halves().round(waste=waste, persistence={"default": Persistence()})
+    assert [command.nodes for command in result.commands] == ([("one", "two")] if goes else [])
+
+
+@pytest.mark.parametrize("starting", [True, False])
+def test_a_machine_that_is_starting_does_not_reset_what_nodes_waste_together(starting: bool) -> None:
+    """Nodes whose pods would go to a machine which is starting are not judged until that runs: the book keeps them."""
+    found = could_save(Work(Scene.of(_halves(starting=starting).question())))
+    assert ("one" in found, "two" in found) == ((False, False) if starting else (True, True))
+
+
+def test_a_machine_that_is_starting_resets_what_a_node_wastes_alone() -> None:
+    """Where machines start all the time, nodes that could go alone would be moved in haste."""
+    town = _halves(starting=True)
+    town.remove("two")
+    assert could_save(Work(Scene.of(town.question()))) == {"one": None}
+
+
+def test_nodes_with_pods_of_jobs_waste_nothing_together() -> None:
+    """Pods of Jobs end by themselves: with `jobsWait` their nodes are not merged."""
+    found = could_save(Work(Scene.of(_halves(owner="Job").question())))
+    assert found == {"one": None, "two": None}

@@ -123,7 +123,7 @@ def requirement(item: SelectorRequirement) -> Json:
 def budget_rows(result: RoundResult) -> list[Json]:
     """Return what each pool's budget allows for each reason, as the contract writes it.
 
-    What is left is within the topology budgets; what is allowed is by the others (docs/rules.md#budgets).
+    What is left is within the topology budgets; what is allowed is by the others.
     """
     return [
         {

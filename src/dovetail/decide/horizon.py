@@ -36,6 +36,8 @@ def next_change(
                 waits.append(wait)
         if refusal.due is not None:
             times.append(refusal.due)
+        elif refusal.gate is Gate.PRICE and len(nodes) == 1:
+            times += [due for due in [due_of(work, nodes[0])] if due is not None]  # it goes with others
     for entry in aside:
         due = due_of(work, entry.facts)
         if due is not None:

@@ -1,8 +1,9 @@
 """What nodes waste: what removing them would save, and how much waste allows removal for small savings.
 
 See docs/rules.md#waste. The engine keeps what was wasted (`lifecycle.waste`) and passes it to the next question; this
-module computes what removing each node would save now, ignoring the threshold, and when that is enough. Bounded: in a
-large cluster only the nodes with the highest savings per disruption are considered. Sits in decide, beside the methods.
+module computes what removing each node would save now, ignoring the threshold, and when that is enough; nodes that
+can't go alone may save something together. Bounded: in a large cluster only the nodes with the highest savings per
+disruption are considered. Sits in decide, beside the methods.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,13 +36,22 @@ LOOK_AGAIN: Final = 10 * SECOND
 """How soon a round looks again, at the earliest, where only time is missing."""
 LOOKED_AT_MAX: Final = 64
 """For how many nodes a round computes what they waste."""
+_TOGETHER: Final = (2, 3, 4, 6, 8)
+"""How many of the nodes that can't go alone are tried together."""
+_POOLS_MAX: Final = 2
+_STARTING: Final = -1
+"""The savings of nodes together, if their pods would go to a machine that is starting: known once it runs."""
 _TRIED_MAX: Final = 8
 _CERTAIN: Final = 1e-6
 """A value, as a share of the price scale, that no rounding error makes of nothing."""
 
 
 def could_save(work: Work) -> Mapping[str, Money | None]:
-    """Return what removing each node would save per hour now; None: it can't go. Others are not considered."""
+    """Return what removing each node would save per hour now; None: it can't go. Others are not considered.
+
+    Nor are nodes that may go together once a machine that is starting runs: what they wasted stands until then. Where
+    machines start all the time, few nodes can go at any moment, and a set would never waste enough.
+    """
     found = work.could_save
     if found is None:
         found = work.could_save = _could_save(work)
@@ -62,7 +72,42 @@ def _could_save(work: Work) -> Mapping[str, Money | None]:
     if not saves:  # a packed cluster: a simulation would not find more
         return dict.fromkeys((facts.name for facts in chosen), None)
     bounds = scene.bounds.alone(chosen)
-    return {facts.name: _savings(work, facts, found, plenty) for facts, found in zip(chosen, bounds, strict=True)}
+    alone = {facts.name: _savings(work, facts, found, plenty) for facts, found in zip(chosen, bounds, strict=True)}
+    together = _together(work, [facts for facts in chosen if alone[facts.name] is None])
+    found = {**alone, **together}
+    return {name: rate for name, rate in found.items() if rate != _STARTING}
+
+
+def _together(work: Work, nodes: Sequence[NodeFacts]) -> Mapping[str, Money]:
+    """Return what nodes that can't go alone would save if several of a pool went at once: each by its price.
+
+    Three half-full machines may fit on one that costs less than two of them.
+    """
+    pools: dict[str, list[NodeFacts]] = {}
+    for facts in nodes:
+        if not facts.surges and not work.scene.haste.waits_for_jobs(facts):  # pods of Jobs end by themselves
+            pools.setdefault(facts.pool_name, []).append(facts)
+    found: dict[str, Money] = {}
+    for members in list(pools.values())[:_POOLS_MAX]:
+        best: tuple[Money, Sequence[NodeFacts]] = 0, ()
+        for size in dict.fromkeys(min(size, len(members)) for size in _TOGETHER):
+            saved = _savings_of_all(work, members[:size]) if size > 1 else None
+            if saved == _STARTING:
+                found |= dict.fromkeys((facts.name for facts in members[:size]), _STARTING)
+            elif saved is not None and saved > best[0]:
+                best = saved, members[:size]
+        paid = sum(facts.price for facts in best[1])
+        found |= {facts.name: best[0] * facts.price // paid for facts in best[1]}
+    return found
+
+
+def _savings_of_all(work: Work, nodes: Sequence[NodeFacts]) -> Money | None:
+    """Return what removing all of some nodes would save per hour now; None: they can't go."""
+    scene = work.scene
+    least, launch = scene.bounds.together(nodes)
+    if least > scene.new_nodes_max or (launch is not None and launch.amount >= sum(facts.price for facts in nodes)):
+        return None
+    return _simulated(work, tuple(nodes))
 
 
 def _one_saves_for_certain(work: Work, nodes: Sequence[NodeFacts], plenty: Plenty) -> bool:
@@ -92,21 +137,31 @@ def _savings(work: Work, facts: NodeFacts, bounds: Iterable[Least], plenty: Plen
     for least, launch in bounds:
         if least > scene.new_nodes_max or (launch is not None and launch.amount >= facts.price):
             return None
+    saved = _simulated(work, (facts,), fits=plenty.for_pods_of(scene.index_of(facts)))
+    return None if saved == _STARTING else saved
+
+
+def _simulated(work: Work, nodes: tuple[NodeFacts, ...], *, fits: bool = False) -> Money | None:
+    """Return what removing nodes would save; None: they can't go. `fits`: no new node is needed for certain."""
+    scene = work.scene
     own: tuple[NewNode, ...] = ()
-    if not plenty.for_pods_of(scene.index_of(facts)):
-        simulation = work.simulate((facts,), for_cost=True)
+    if not fits:
+        simulation = work.simulate(nodes, for_cost=True)
         own = simulation.own_new_nodes(count_all=False)
         hopeless = len(own) > scene.new_nodes_max or any(not node.instance_types for node in own)
-        if hopeless or refuse_unplaced(simulation, scene.settings) or refuse_back_off(scene, own):
+        unplaced = refuse_unplaced(simulation, scene.settings)
+        if unplaced is not None and unplaced.gate is Gate.UNINITIALIZED_DESTINATION:
+            return _STARTING
+        if hopeless or unplaced or refuse_back_off(scene, own):
             return None
     # What restarts are worth is asked when enough was wasted: until then every saving counts.
     free = [
         replace(source, required=source.least, asked_waste=None)
         if source.gate is Gate.SAVINGS_THRESHOLD
         else replace(source, required=Fraction(0), asked_waste=None, launch=Fraction(0))
-        for source in scene.sources((facts,))
+        for source in scene.sources(nodes)
     ]
-    judged = judge_new_nodes(free, scene.priced((facts,), own), scene.settings)
+    judged = judge_new_nodes(free, scene.priced(nodes, own), scene.settings)
     return None if isinstance(judged, Refusal) else judged.savings
 
 
