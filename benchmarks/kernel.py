@@ -42,7 +42,7 @@ def one(name: str) -> dict[str, Any]:
         cluster = load_cluster([folder / "cluster.json.gz"])
     catalogue = load_catalogue(folder / "catalog.json.gz")
     decoded = time.process_time()
-    snapshot = Snapshot.build(cluster, catalogue, settings, datetime.fromisoformat(about["now"]))
+    snapshot = Snapshot(cluster, catalogue, settings, datetime.fromisoformat(about["now"]))
     built = time.process_time()
     for index in range(len(snapshot.states)):
         simulate(snapshot, [index], SimulationOptions(new_nodes_max=1))

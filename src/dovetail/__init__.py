@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from dovetail.api.catalogue import load_catalogue
     from dovetail.api.findings import InputError
     from dovetail.decide.decider import Decider
-    from dovetail.decide.outcome import RoundResult
     from dovetail.decide.question import Question
-    from dovetail.decide.round import plan_round
+    from dovetail.decide.round import RoundResult, plan_round
     from dovetail.interface import load_cluster, load_settings, run_scenario
     from dovetail.plan.explanation import Explanation, explain
     from dovetail.plan.to_end import ToEnd, plan_to_end
@@ -47,7 +46,7 @@ _WHERE = {
     "InputError": "api.findings",
     "Question": "decide.question",
     "Result": "sim.ledger",
-    "RoundResult": "decide.outcome",
+    "RoundResult": "decide.round",
     "ToEnd": "plan.to_end",
     "explain": "plan.explanation",
     "load_catalogue": "api.catalogue",

@@ -23,7 +23,8 @@ def no_young_batch(facts, gate_context):
 candidates.OWN_RULES[Method.EMPTY] += (no_young_batch,)
 candidates.RULES += (no_young_batch,)
 
-from dovetail.decide.gates.table import GateTable, OpenGates
+from dovetail.decide.gates.table import GateTable
+from dovetail.decide.gates.open_gates import OpenGates
 
 claim = NodeClaim(metadata=ObjectMeta(creation_timestamp=NOW))
 nodes = [facts_of(name=name, labels=labels, claim=claim) for name, labels in (("a", {"batch": ""}), ("b", {}))]

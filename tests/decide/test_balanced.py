@@ -1,5 +1,6 @@
 """The Balanced policy: totals of a pool, shares of a move, and scores (docs/rules.md#price, gate 6)."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from math import inf
@@ -42,17 +43,9 @@ def _approved(savings: int) -> Approved:
     return Approved(savings=savings, savings_float=float(savings))
 
 
-def _chains(*nodes: NodeFacts, candidates: tuple[str, ...] = ()) -> dict[str, dict[Method, Chain]]:
-    """Return the gates of nodes that all passed the first gate; candidates also passed the gates for pods."""
-    first = GateResult(gate=Gate.MANAGED, passed=True, why="")
-    return {
-        node.name: {
-            Method.EMPTY: Chain(
-                Method.EMPTY, (first, GateResult(gate=Gate.PDB, passed=node.name in candidates, why=""))
-            )
-        }
-        for node in nodes
-    }
+def _among(*names: str) -> Callable[[NodeFacts], bool]:
+    """Return which nodes passed the gates for pods, by name."""
+    return lambda facts: facts.name in names
 
 
 @PROFILES
@@ -152,7 +145,7 @@ def test_totals_of_a_pool() -> None:
         _node("green", 11, pool="green"),
         _node("none", 13, pool=""),
     ]
-    assert pool_totals(nodes, {}, DOVETAIL) == {
+    assert pool_totals(nodes, _among(), DOVETAIL) == {
         "blue": PoolTotals(cost=Fraction(8), disruption=Fraction(9), cost_float=8.0, disruption_float=9.0),
         "green": PoolTotals(cost=Fraction(11), disruption=Fraction(1), cost_float=11.0, disruption_float=1.0),
     }
@@ -168,7 +161,7 @@ def test_totals_as_karpenter_tracks_them(missing: str | None) -> None:
         _node("b", 5, pods=2, claim=other, tracked_costs=7 * UNIT),
         _node("unclaimed", 7, pods=3, claim=None, tracked_costs=9 * UNIT),
     ]
-    totals = pool_totals(nodes, _chains(*nodes, candidates=("a",)), KARPENTER_1_15)["blue"]
+    totals = pool_totals(nodes, _among("a"), KARPENTER_1_15)["blue"]
     assert totals.cost_float == (8.0 if missing is None else 5.0)
     assert totals.disruption_float == 2.0 + 8.0 + 10.0
     assert totals.disruption == 20
@@ -178,14 +171,31 @@ def test_totals_where_karpenter_tracks_nothing() -> None:
     """If no claim with a known type has a price, the candidates' prices are the pool's cost."""
     told = NodeClaim(metadata=ObjectMeta(labels=LABELS))
     nodes = [_node("free", 0, claim=told), _node("a", 3), _node("b", 5), _node("c", 9)]
-    chains = _chains(*nodes, candidates=("a", "b"))
-    assert pool_totals(nodes, chains, KARPENTER_1_15)["blue"].cost_float == 8.0
+    assert pool_totals(nodes, _among("a", "b"), KARPENTER_1_15)["blue"].cost_float == 8.0
     tracked = [*nodes, _node("d", 2, claim=told)]
-    assert pool_totals(tracked, _chains(*tracked, candidates=("a",)), KARPENTER_1_15)["blue"].cost_float == 2.0
+    assert pool_totals(tracked, _among("a"), KARPENTER_1_15)["blue"].cost_float == 2.0
+
+
+@pytest.mark.parametrize(("reached", "passed"), [((), False), ((False,), False), ((True,), True)])
+def test_a_candidate_has_passed_the_gates_for_pods(reached: tuple[bool, ...], passed: bool) -> None:
+    """Karpenter's candidates are nodes that pass gates 1 to 6, whatever comes after."""
+    managed = GateResult(gate=Gate.MANAGED, passed=True, why="")
+    asked = (GateResult(gate=Gate.PDB, passed=answer, why="") for answer in reached)
+    assert Chain(Method.EMPTY, (managed, *asked)).passed_pods is passed
 
 
 def test_karpenters_totals_are_its_rule() -> None:
     """The exact profile ignores gates and labels when it computes totals."""
     nodes = [_node("a", 3, pods=1, tracked_costs=5 * UNIT)]
     plain = replace(KARPENTER_1_15, rules=replace(KARPENTER_1_15.rules, tracked_totals=False))
-    assert pool_totals(nodes, {}, plain)["blue"].disruption == 2
+    assert pool_totals(nodes, _among(), plain)["blue"].disruption == 2
+
+
+@pytest.mark.parametrize(
+    ("saved", "disturbed", "score"),
+    [(0.2, 0.0, None), (0.2, 0.4, None), (0.2, 0.5, 0.4), (0.2, 1.0, 0.2), (0.0, 0.0, 0.0), (0.0, 0.5, 0.0)],
+)
+def test_balanced_scores(saved: float, disturbed: float, score: float | None) -> None:
+    """A move that disturbs nothing passes; a refusal carries its score."""
+    refusal = judge_shares("blue", saved, disturbed)
+    assert (None if refusal is None else refusal.figures["score"]) == (None if score is None else pytest.approx(score))

@@ -254,7 +254,7 @@ def _entry(info: Any, *, place: int, exempt: bool = False, kind: int = 0) -> Any
         cls=_class(info, info.id + 10 * kind),
         exempt=exempt,
         key=(0, 0, place),
-        mark=(info.id + 10 * kind, exempt),
+        kind=(info.id + 10 * kind, exempt),
     )
 
 
@@ -301,7 +301,7 @@ class Start:
 
         alike: dict[Any, list[Any]] = {}
         for entry in self.pods:
-            alike.setdefault(entry.mark, []).append(entry)
+            alike.setdefault(entry.kind, []).append(entry)
         movers = {0: SimpleNamespace(alike=list(alike.values()))}
         snapshot: Any = SimpleNamespace(
             initialized=self.ready,

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dovetail.decide.decider import Decider
-from dovetail.decide.outcome import RoundResult
+from dovetail.decide.round import RoundResult
 from dovetail.decide.search.by_value import _Judges
 from dovetail.decide.search.growth import Growth
 from dovetail.decide.work import Work

@@ -9,7 +9,7 @@ import pytest
 from dovetail.decide.facts.drainability import Guards, protection, unreadable_protection
 from dovetail.model import names
 from dovetail.model.objects import Pod, PodDisruptionBudget
-from tests.support.design_world import stamp
+from tests.support.design_world import Town, kind, stamp
 from tests.support.nodes import NOW
 
 HOUR = timedelta(hours=1)
@@ -157,11 +157,12 @@ def test_guards_are_renewed() -> None:
     """New versions of the same PDBs are counted again without a recompile; other PDBs are compiled."""
     old = [_pdb("a", _labels(app="web"), 1), _pdb("b", _labels(app="db"), 1)]
     guards = Guards(old)
-    assert guards.refusing == {}
+    assert not guards.refusing
     assert guards.over([_pod(WEB), _pod({"app": "db"}), _pod()]) == {"default/a", "default/b"}
     fewer, _ = guards.renewed([_pdb("a", _labels(app="web"), 0), old[1]])
     assert fewer.veto(_pod(WEB), NOW) is not None
-    assert {name: {key: set(values) for key, values in found.items()} for name, found in fewer.refusing.items()} == {
+    left = fewer.refusing.by_label
+    assert {name: {key: set(values) for key, values in found.items()} for name, found in left.items()} == {
         "default": {"app": {"web"}}
     }
     assert guards.veto(_pod(WEB), NOW) is None
@@ -173,3 +174,21 @@ def test_guards_are_renewed() -> None:
     ):
         newer, _ = guards.renewed(changed)
         assert newer.over([_pod(WEB), _pod({"app": "db"})]) == Guards(changed).over([_pod(WEB), _pod({"app": "db"})])
+
+
+@pytest.mark.parametrize(
+    ("allowed", "words"),
+    [((0,), "PodDisruptionBudget"), ((5, 5), "has 2 PodDisruptionBudgets (default/guard-0, default/guard-1)")],
+)
+def test_two_pdbs_on_one_pod_are_told_as_such(allowed: tuple[int, ...], words: str) -> None:
+    """The eviction API refuses a pod with two PDBs; the verdict says that and names both."""
+    town = Town(kind("m", "0.20"))
+    town.pool(disruption={"consolidationSavingsThreshold": 0})
+    town.node("n", "m")
+    town.pod("p", "n", labels={"app": "web"})
+    for number, count in enumerate(allowed):
+        town.pdb(f"guard-{number}", {"app": "web"}, allowed=count)
+    (entry,) = town.round(every_method=True).verdicts
+    assert entry.verdict == "pdb"
+    assert words in entry.why
+    assert ("has 2" in entry.why) == (len(allowed) > 1)

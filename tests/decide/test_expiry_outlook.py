@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dovetail.decide.methods.expiry_outlook import expiring_days, expiring_nodes
+from dovetail.decide.methods.outlook import expiring_days, expiring_nodes
 from dovetail.decide.scene import Scene
-from dovetail.lifecycle.expiry import ExpiryChanged, expiry_reports
+from dovetail.lifecycle.reports import ExpiryChanged, expiry_reports
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.model.timing.duration import MINUTE
 from dovetail.plan.calendar import calendar_of

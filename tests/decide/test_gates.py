@@ -1,6 +1,7 @@
 """Every gate by its identifier, with the sentence that names the cause (docs/rules.md#gates)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +13,7 @@ from dovetail.decide.decider import Decider
 from dovetail.model import names
 from dovetail.model.objects import NodePool
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
-from tests.support.design_world import NOW, Town, kind
+from tests.support.design_world import NOW, Town, kind, moved
 
 FREE = {"consolidationSavingsThreshold": 0}
 
@@ -254,3 +255,26 @@ def test_a_huge_cluster_leaves_simulations_for_their_turn(monkeypatch: pytest.Mo
     assert {entry.node: entry.verdict for entry in hasty.verdicts} == told
     waiting = [entry for entry in hasty.verdicts if "turn" in entry.gates[-1].why]
     assert [(entry.node, entry.verdict) for entry in waiting] == [("b", "eligible"), ("c", "eligible")]
+
+
+@pytest.mark.parametrize(("idle", "goes"), [(timedelta(hours=1), True), (timedelta(minutes=1), False)])
+def test_only_running_timers_close_destinations(idle: timedelta, goes: bool) -> None:
+    """The setting closes only destinations whose consolidateAfter timer is running."""
+    town = Town(kind("m", "0.20"), settings=replace(DOVETAIL, consolidate_after_hides_destinations=True))
+    town.pool(disruption={"consolidateAfter": "10m", "consolidationSavingsThreshold": 0.01}, limits={"nodes": "0"})
+    town.node("a", "m")
+    town.pod("on-a", "a")
+    town.node("b", "m", idle=idle)
+    town.fill("b", 3, cpu="1000m")
+    assert moved(town.act()) == (("deleteCost", ("a",)) if goes else None)
+
+
+def test_room_that_fits_exactly_is_room() -> None:
+    """A pod fits if it needs exactly the free room of the only other node."""
+    town = Town(kind("m", "0.20", cpu=4))
+    town.pool(disruption={"consolidationSavingsThreshold": 0.01}, limits={"nodes": "0"})
+    town.node("a", "m")
+    town.pod("on-a", "a", cpu="1000m")
+    town.node("b", "m")
+    town.fill("b", 3, cpu="1000m")
+    assert moved(town.act()) == ("deleteCost", ("a",))

@@ -1,72 +1,52 @@
 """The next time at which a round could answer differently without any event, for each source of times."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from fractions import Fraction
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from dovetail.api.pool_marks import Departure
 from dovetail.api.rolling import RollingDomain, write_rolling
 from dovetail.decide.facts.cost import UNIT
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.gate_results import GateContext
-from dovetail.decide.gates.haste import Haste
-from dovetail.decide.gates.table import GateTable
-from dovetail.decide.gates.waits import Waits
-from dovetail.decide.horizon import next_change, window_times
+from dovetail.decide.gates.budgets import BudgetLedger, window_times
+from dovetail.decide.horizon import next_change
 from dovetail.decide.in_flight import InFlight
-from dovetail.decide.question import CostHold, Question
+from dovetail.decide.question import CostHold
 from dovetail.decide.refusal import Refusal
+from dovetail.decide.scene import Scene
 from dovetail.decide.work import Work
 from dovetail.model import names
-from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.objects import NodePool, ObjectMeta, Pod
 from dovetail.model.policies.controls import AllowWindow, Health, PendingLimit
-from dovetail.model.policies.policy import Budget, DisruptionPolicy
+from dovetail.model.policies.policy import Budget, DisruptionPolicy, Reason
 from dovetail.model.settings import DOVETAIL
 from dovetail.model.timing.windows import window
 from dovetail.model.verdicts import Gate
-from tests.support.design_world import stamp
+from tests.support.design_world import Town, kind, stamp
 from tests.support.nodes import NOW, facts_of, minutes
+from tests.support.scenes import scene_of
 
 MINUTE = 60 * 10**9
 HOUR = 60 * MINUTE
+RATE = DisruptionPolicy(budgets=(Budget(index=0, nodes="1", amount=1, per=10 * MINUTE),))
 AT_16, AT_17, NEVER = (window(f"0 {hour} * * *", HOUR) for hour in (16, 17, 18))
 
 
-def _scene(nodes: Sequence[NodeFacts] = (), policy: DisruptionPolicy | None = None, **parts: Any) -> Any:
-    """Return the parts of a round's context that `next_change` reads."""
-    rates = parts.pop("rates", [])
-    pods = parts.pop("pods", ())
-    question = Question(
-        cluster=Cluster(node_pools=tuple(parts.pop("pools", ()))),
-        catalogue=Catalogue(instance_types=()),
-        settings=DOVETAIL,
-        now=NOW,
-        restless=parts.pop("restless", {}),
-        settling={name: CostHold(until=until) for name, until in parts.pop("settling", {}).items()},
-        settling_nodes={name: CostHold(until=until) for name, until in parts.pop("nodes_settle", {}).items()},
-        in_flight=parts.get("in_flight", InFlight()),
-    )
-    return SimpleNamespace(
-        **{
-            "now": NOW,
-            "question": question,
-            "haste": Haste(question),
-            "nodes": nodes,
-            "table": GateTable().renewed(nodes, GateContext(settings=DOVETAIL, now=NOW)),
-            "settings": DOVETAIL,
-            "in_flight": InFlight(),
-            "waits": Waits(question, {}, ()),
-            "ledger": SimpleNamespace(rate_times=lambda: rates),
-            "policies": {} if policy is None else {"default": policy},
-            "waiting": SimpleNamespace(pods=pods),
-            **parts,
-        }
-    )
+def _scene(nodes: Sequence[NodeFacts] = (), policy: DisruptionPolicy | None = None, **parts: Any) -> Scene:
+    """Return a scene of these nodes; `left`: when nodes of the pool began to leave, `pods`, `pools`: its objects."""
+    left, policies = parts.pop("left", ()), {} if policy is None else {"default": policy}
+    cluster = Cluster(node_pools=tuple(parts.pop("pools", ())), pods=tuple(parts.pop("pods", ())))
+    for name in ("settling", "settling_nodes"):
+        parts[name] = {held: CostHold(until=until) for held, until in parts.get(name, {}).items()}
+    scene = scene_of(nodes, policies, cluster=cluster, **parts)
+    history = tuple(Departure(at=at, nodes=1, reason=Reason.EMPTY, command="c") for at in left)
+    vars(scene)["ledger"] = BudgetLedger({}, policies, DOVETAIL, NOW, scene.in_flight, histories={"default": history})
+    return scene
 
 
 def _node(idle: float, **facts: Any) -> NodeFacts:
@@ -105,12 +85,12 @@ def _rolling(idle: float | None) -> NodePool:
     [
         (_scene(), None),
         (_scene(settling={"a": NOW + minutes(4)}), 4),
-        (_scene(nodes_settle={"n": NOW + minutes(3)}), 3),
+        (_scene(settling_nodes={"n": NOW + minutes(3)}), 3),
         (_scene(settling={"a": NOW}), None),
         (_scene(in_flight=InFlight(back_off={"a": NOW + minutes(6), "b": NOW + minutes(5)})), 5),
         (_scene(in_flight=InFlight(regrown={"a": NOW + minutes(6)})), 6),
         (_scene(restless={"a": NOW + minutes(6)}), 6),
-        (_scene(rates=[NOW - minutes(1), NOW + minutes(7)]), 7),
+        (_scene(policy=RATE, left=[NOW - minutes(11), NOW - minutes(3)]), 7),
         (_scene(policy=DisruptionPolicy(windows=(AllowWindow(index=0, window=AT_16),))), 30),
         (
             _scene(
@@ -127,7 +107,7 @@ def _rolling(idle: float | None) -> NodePool:
         (_scene([_node(10)]), None),
     ],
 )
-def test_the_soonest_counts(scene: Any, after: float | None) -> None:
+def test_the_soonest_counts(scene: Scene, after: float | None) -> None:
     """The next change is the earliest time that is still to come, in minutes."""
     assert next_change(Work(scene), []) == (None if after is None else NOW + minutes(after))
 
@@ -192,3 +172,13 @@ def test_when_a_refusal_is_due() -> None:
     """A refusal that names its own time counts with that time."""
     refusal = Refusal(gate=Gate.PRICE, why="", due=NOW + minutes(9))
     assert next_change(Work(_scene()), [((_ageing(6),), refusal)]) == NOW + minutes(9)
+
+
+def test_a_node_that_grows_old_enough_is_looked_at_then() -> None:
+    """If only minNodeAge holds a node, the next change is when the node reaches that age."""
+    town = Town(kind("m", "0.20"))
+    town.pool(disruption={"minNodeAge": "3h"})
+    town.node("empty", "m", age=timedelta(hours=1))
+    result = town.round()
+    assert result.commands == ()
+    assert result.next_change == NOW + 2 * timedelta(hours=1)

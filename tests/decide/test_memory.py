@@ -13,12 +13,12 @@ from dovetail.decide.decider import Decider
 from dovetail.decide.facts.cache import FactsCache
 from dovetail.decide.gates import table
 from dovetail.decide.in_flight import LeavingNode
-from dovetail.decide.outcome import RoundResult
+from dovetail.decide.round import RoundResult
 from dovetail.decide.scene import Scene
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import Deployment, ReplicaSet
-from tests.support.design_world import Town, kind
+from tests.support.design_world import Town, kind, moved
 
 
 class _Shell:
@@ -229,3 +229,16 @@ def test_nodes_that_come_and_go_take_no_facts_from_others(come: tuple[str, ...],
     assert memory is not None
     assert memory._sums.keys() == memory._nodes.keys() == context.by_name.keys()
     assert shell.decider.round(question).verdicts == Decider(memory=False).round(question).verdicts
+
+
+def test_new_prices_reach_a_decider_that_remembers() -> None:
+    """A machine that becomes cheaper between two rounds is launched in spite of the cache."""
+    town = Town(kind("big", "0.40", cpu=16), kind("small", "0.40", cpu=4))
+    town.pool(disruption={"consolidationSavingsThreshold": 0.01})
+    town.node("n", "big")
+    town.pod("p", "n", cpu="1500m")
+    decider = Decider()
+    assert decider.round(town.question()).commands == ()
+    town.kinds["small"] = kind("small", "0.10", cpu=4)
+    (command,) = decider.round(town.question()).commands
+    assert moved(command) == ("replaceCost", ("n",))

@@ -14,15 +14,14 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.balanced import PoolTotals
 from dovetail.decide.gates.budgets import Allowance, DomainAllowance
 from dovetail.decide.gates.price import Approved
-from dovetail.decide.gates.price_refusals import below_threshold
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.methods import moves, multi_node, single_node
 from dovetail.decide.methods.method import (
-    HeldBack,
+    OutOfBudget,
     blocked_move,
     budget_result,
     domain_result,
-    held_back,
+    out_of_budget,
     take_within,
 )
 from dovetail.decide.methods.moves import (
@@ -35,18 +34,19 @@ from dovetail.decide.methods.moves import (
     refuse_unplaced,
     score,
 )
-from dovetail.decide.refusal import Refusal
+from dovetail.decide.refusal import Refusal, below_threshold
 from dovetail.decide.refusals.starting import STARTING
 from dovetail.decide.scene import Scene
 from dovetail.model.command import Action, Method
 from dovetail.model.objects import ObjectMeta, Pod
-from dovetail.model.policies.policy import Budget, ConsolidationPolicy, DisruptionPolicy
+from dovetail.model.policies.policy import Budget, ConsolidationPolicy, DisruptionPolicy, Reason
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.model.verdicts import Gate, GateResult
 from dovetail.scheduling.entries import ALL_TYPES
 from dovetail.scheduling.result import LaunchPrice, NewNode, NodePlacement, SimulationResult, Unplaced
 from tests.support.launches import DOLLAR, kind_at, new_node, source
 from tests.support.nodes import NOW, facts_of, minutes
+from tests.support.scenes import scene_of
 from tests.support.towns import Town
 
 HOUR = 3600 * 10**9
@@ -369,8 +369,12 @@ def test_a_bare_command() -> None:
 # ---------------------------------------------------------------- what budgets hold
 
 
-def _ledger(allowance: Allowance, left: int = 0) -> Any:
-    return SimpleNamespace(now=NOW, ledger=SimpleNamespace(allowance=lambda pool, reason: allowance))
+def _with_allowance(allowance: Allowance) -> Scene:
+    """Return a scene whose pools have this left for every reason."""
+    pools = ("a", "blue", "c")
+    scene = scene_of(policies=dict.fromkeys(pools, DisruptionPolicy()))
+    scene.ledger._flat.update({(pool, reason): allowance for pool in pools for reason in Reason})
+    return scene
 
 
 FLAT = Budget(index=1, nodes="10%", amount=10, is_percent=True)
@@ -410,7 +414,7 @@ RATE = Budget(index=0, nodes="2", amount=2, per=HOUR)
 )
 def test_why_a_budget_holds(allowance: Allowance, said: str, figures: dict[str, Any]) -> None:
     """The sentence names the budget, its allowance and when the next node may go."""
-    result = budget_result(_ledger(allowance), Method.DRIFTED, "blue")
+    result = budget_result(_with_allowance(allowance), Method.DRIFTED, "blue")
     assert result.why.endswith(said)
     assert result.figures == {"nodePool": "blue", "reason": "Drifted", **figures}
     assert not result.passed
@@ -419,7 +423,7 @@ def test_why_a_budget_holds(allowance: Allowance, said: str, figures: dict[str, 
 def test_a_hold_is_told_as_it_is() -> None:
     """The reason of a held node is the hold of its pool."""
     held = GateResult(gate=Gate.HEALTH, passed=False, why="x")
-    assert budget_result(_ledger(Allowance(allowed=0, used=0, held=held)), Method.DRIFTED, "blue") is held
+    assert budget_result(_with_allowance(Allowance(allowed=0, used=0, held=held)), Method.DRIFTED, "blue") is held
 
 
 @pytest.mark.parametrize(
@@ -465,14 +469,14 @@ def test_taking_within_budgets(left: dict[str, int], taken: str, after: dict[str
 
 def test_those_who_wait_carry_the_reason() -> None:
     """The reasons are there when they are asked for."""
-    context = _ledger(Allowance(allowed=1, used=0))
+    context = _with_allowance(Allowance(allowed=1, used=0))
     nodes = [facts_of(name=name, pool_name=name[0]) for name in ("a2", "c1")]
-    held = HeldBack(context, Method.EMPTY, nodes, [facts.pool_name for facts in nodes])
+    held = OutOfBudget(context, Method.EMPTY, nodes, [facts.pool_name for facts in nodes])
     assert len(held) == 2
-    assert dict(held) == held_back(context, Method.EMPTY, nodes)
+    assert dict(held) == out_of_budget(context, Method.EMPTY, nodes)
     assert "a2" in held
     assert "b1" not in held
-    assert held_back(context, Method.EMPTY, []) == {}
+    assert out_of_budget(context, Method.EMPTY, []) == {}
 
 
 def test_a_blocked_batch() -> None:

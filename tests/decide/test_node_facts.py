@@ -635,3 +635,20 @@ def test_facts_of_other_pods_keep_the_rest() -> None:
     question = town.question(catalogue=catalogue)
     for one, other in zip(decider.scene(question).nodes, Decider(memory=False).scene(question).nodes, strict=True):
         assert msgspec.structs.asdict(one) == msgspec.structs.asdict(other)
+
+
+@pytest.mark.parametrize(
+    ("flags", "counted"),
+    [
+        (0, (True, True, False)),
+        (RESCHEDULABLE, (True, True, True)),
+        (DAEMON, (True, False, False)),
+        (TERMINAL, (True, False, False)),
+    ],
+    ids=["a mirror pod", "one that moves", "a daemon", "one that ended"],
+)
+def test_which_pods_count_into_which_sum(flags: int, counted: tuple[bool, bool, bool]) -> None:
+    """The sums are all pods, the pods in Karpenter's state (no daemons), and the pods that move."""
+    sums = PodSums()
+    sums.add(Pod(metadata=ObjectMeta(name="p", namespace="d")), flags)
+    assert (sums.all > 0, sums.tracked > 0, sums.moving > 0) == counted

@@ -13,12 +13,13 @@ from msgspec.structs import replace as change
 
 from dovetail.api.pod_windows import read_pod_window
 from dovetail.decide.facts.drainability import PdbVeto, Protection
-from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.facts.node_facts import NodeFacts, last_pod_event
 from dovetail.decide.facts.vetoes import Vetoes
-from dovetail.decide.gates import candidates, method_rules, node_rules, timers
+from dovetail.decide.gates import candidates, method_rules, node_rules
 from dovetail.decide.gates.candidates import awaited
 from dovetail.decide.gates.gate_results import GateContext, GateRule, passed
-from dovetail.decide.gates.table import GateTable, OpenGates
+from dovetail.decide.gates.open_gates import OpenGates
+from dovetail.decide.gates.table import GateTable, moved_pods_until
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import Deployment, Node, NodeClaim, NodePool, ObjectMeta, Pod
@@ -595,9 +596,9 @@ def test_the_last_pod_event(
         () if initialized is None else ((names.CONDITION_INITIALIZED, initialized[0], NOW - minutes(initialized[1])),)
     )
     claim = _claim(*said, lastPodEventTime=None if written is None else stamp(NOW - minutes(written)))
-    found = timers.last_pod_event(claim, None if seen is None else NOW - minutes(seen))
+    found = last_pod_event(claim, None if seen is None else NOW - minutes(seen))
     assert found == (None if event is None else NOW - minutes(event))
-    assert timers.last_pod_event(None, NOW) is None
+    assert last_pod_event(None, NOW) is None
 
 
 HIDES = replace(DOVETAIL, consolidate_after_hides_destinations=True)
@@ -630,5 +631,5 @@ READY = _claim((names.CONDITION_INITIALIZED, "True", NOW))
 def test_which_nodes_are_closed(settings: Settings, facts: dict[str, Any], closed: bool) -> None:
     """Nodes in their grace period are closed and, with the setting, nodes within consolidateAfter."""
     node = facts_of(**{"claim": READY, "last_event": NOW - timedelta(minutes=5), **facts})
-    until = timers.closed_until(node, settings)
+    until = moved_pods_until(node, settings)
     assert (until is not None and until > NOW) is closed

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dovetail.decide.gates.price_refusals import below_threshold
 from dovetail.decide.methods.method import blocked_move
+from dovetail.decide.refusal import below_threshold
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType
 from dovetail.model.money import format_money, parse_money
@@ -176,3 +176,15 @@ def test_figures_of_a_batch_are_said_to_be_a_batchs() -> None:
         "least $3.00/h."
     )
     assert "3 nodes of NodePool batch would save" in blocked_move(others, refusal).why
+
+
+@pytest.mark.parametrize(
+    ("threshold", "gate"), [(1, "savings-threshold"), (0, "eligible")], ids=["saves too little", "nothing is asked for"]
+)
+def test_the_cheapest_type_says_which_gate_it_was(threshold: float, gate: str) -> None:
+    """If one type is a little cheaper, the refusal names the threshold and not the price."""
+    town = Town(kind("less", "0.19"), kind("same", "0.20"), kind("more", "0.30", cpu=8))
+    town.pool(disruption={"consolidationSavingsThreshold": threshold})
+    town.node("n", "same")
+    town.pod("p", "n", cpu="2000m")
+    assert town.verdicts()["n"] == gate

@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace as change
 
 from dovetail.decide.gates import price
-from dovetail.decide.gates.price import Approved, Judgement, Source
-from dovetail.decide.gates.price_sum import judge_new_nodes
+from dovetail.decide.gates.price import Approved, Judgement, Source, judge_new_nodes
 from dovetail.decide.refusal import PRICE_GATES, Refusal
 from dovetail.model import names
 from dovetail.model.objects import SelectorRequirement

@@ -8,7 +8,7 @@ import pytest
 
 from dovetail.decide.decider import Decider
 from dovetail.decide.in_flight import InFlight
-from dovetail.decide.outcome import RoundResult
+from dovetail.decide.round import RoundResult
 from dovetail.model import names
 from dovetail.model.money import parse_money
 from dovetail.model.persistence import PRIOR, Persistence, PoolLoad

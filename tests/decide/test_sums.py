@@ -72,15 +72,16 @@ def _sums(
             SimpleNamespace(required=Fraction(asked[at] * DOLLAR), least=Fraction(floors[at] * DOLLAR)) for at in places
         ]
 
+    takes = frame.open.copy()
+    takes[list(closed)] = False
     context: Any = SimpleNamespace(
-        closed=tuple(closed),
+        room_for_moved=np.where(takes[:, None], frame.room, 0),
         price_scale=DOLLAR,
         index_of=lambda facts: int(facts.name),
         sources=sources,
         by_name={str(at): facts_of(name=str(at)) for at in range(len(totals))},
         needs=SimpleNamespace(
-            demand=np.array(totals).reshape(len(totals), 2),
-            of=lambda chosen, _: np.array([int(facts.name) for facts in chosen], dtype=np.int64),
+            demand_of=lambda chosen, _: np.array([totals[int(facts.name)] for facts in chosen]).reshape(-1, 2)
         ),
         snapshot=SimpleNamespace(
             frame=frame,
@@ -97,7 +98,7 @@ PLENTY = [(5, 5), (5, 5), (100, 100)]
 
 def test_what_a_node_consumes_and_what_is_there() -> None:
     """A node uses its free room and its pods' requests; pods of leaving nodes reduce the open room."""
-    found = _sums(_frame([(5, 5), (-3, 2), (10, 20)]), [(1, 2), (3, 4)], price=[10, 7], required=[4, 2])
+    found = _sums(_frame([(5, 5), (0, 2), (10, 20)]), [(1, 2), (3, 4)], price=[10, 7], required=[4, 2])
     assert found.consumes.tolist() == [[6, 7], [3, 6]]
     assert found.demand.tolist() == [[1, 2], [3, 4]]
     assert found.room.tolist() == [15, 27]

@@ -16,7 +16,8 @@ from dovetail.decide.facts.vetoes import Vetoes
 from dovetail.decide.gates import table as module
 from dovetail.decide.gates.candidates import OWN_RULES, RULES, Chains, pod_rules, rules_before_pods
 from dovetail.decide.gates.gate_results import GateContext
-from dovetail.decide.gates.table import NOBODY, GateTable, OpenGates, in_cost_order
+from dovetail.decide.gates.open_gates import OpenGates
+from dovetail.decide.gates.table import NOBODY, GateTable, in_cost_order
 from dovetail.model import names
 from dovetail.model.command import Method
 from dovetail.model.objects import NodeClaim, NodeClaimSpec, NodePool, ObjectMeta, Pod
@@ -98,7 +99,8 @@ def _check(table: GateTable, gates: GateContext, awaited: dict[str, list[Pod]]) 
     for facts in nodes:
         chains = gates_of(facts, gates)
         if table.by_name[facts.name] is facts:
-            assert Chains(table.by_name, gates, dict, opened.closed_for)[facts.name] == chains
+            found = Chains(table.by_name, gates, dict, opened.closed_for)
+            assert {method: found.of(facts.name, method) for method in chains} == chains
         own = [(method, None if chain.open else chain.results[-1].gate.value) for method, chain in chains.items()]
         waited = facts.name in awaited
         ends.append([(m, "nominated" if waited and g is None and m is Method.EMPTY else g) for m, g in own])

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +24,7 @@ from dovetail.model.settings import DOVETAIL, KARPENTER_1_15
 from dovetail.model.verdicts import Gate
 from tests.support.design_world import NOW, Town, kind, moved
 from tests.support.nodes import facts_of, minutes
+from tests.support.scenes import scene_of
 
 FREE = {"consolidationSavingsThreshold": 0}
 HOUR = timedelta(hours=1)
@@ -86,12 +86,19 @@ def test_who_waits_for_its_turn(
     """Above a number of pods, nodes that were not simulated wait for their turn."""
     monkeypatch.setattr(verdict, "PODS_MAX", 1)
     cost = method is Method.SINGLE_NODE
-    work: Any = SimpleNamespace(
-        pods_simulated=spent,
-        judged={"node": 1} if asked and cost else {},
-        has_simulated=lambda facts: asked and not cost,
-    )
-    assert verdict._waits_for_its_turn(work, method, facts_of(pods=0 if empty else 1)) is waits
+    town = Town(kind("m", "1"))
+    town.pool()
+    town.node("n", "m")
+    if not empty:
+        town.pod("p", "n")
+    work = Work(Scene.of(town.question()))
+    facts = work.scene.by_name["n"]
+    if asked and cost:
+        work.judged[facts.name] = None
+    elif asked:
+        work.simulate((facts,), for_cost=False)
+    work.pods_simulated = spent
+    assert verdict._waits_for_its_turn(work, method, facts) is waits
 
 
 @pytest.mark.parametrize("most", range(1, 7))
@@ -179,7 +186,7 @@ def test_buffers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Buffers are counted by node; buffers without room are left out."""
     town = _town()
     context = Scene.of(town.question())
-    first, second = (context.snapshot.node_index(name) for name in ("n", "other"))
+    first, second = (context.snapshot.index.get(name) for name in ("n", "other"))
     monkeypatch.setattr(rounds, "buffers_by_name", lambda _: {"b": [second, first, None, second], "c": []})
     rows = [(row.name, row.replicas, row.nodes, row.carried) for row in decide(Work(context)).buffers]
     assert rows == [("b", 4, (("n", 1), ("other", 2)), 3), ("c", 0, (), 0)]
@@ -215,12 +222,9 @@ def test_moves_that_were_judged(several: Any, one: Any, told: list[tuple[str, bo
         for method, entry in ((Method.MULTI_NODE, several), (Method.SINGLE_NODE, one))
         if entry is not None
     }
-    names_ = ("a1", "a2", "b1", "b2")
-    scene: Any = SimpleNamespace(
-        by_name={name: facts_of(name=name, pool_name=name[0]) for name in names_},
-        policies={"a": DisruptionPolicy(), "b": DisruptionPolicy(consolidation_policy=ConsolidationPolicy.BALANCED)},
-    )
-    work = Work(scene)
+    nodes = [facts_of(name=name, pool_name=name[0]) for name in ("a1", "a2", "b1", "b2")]
+    balanced = DisruptionPolicy(consolidation_policy=ConsolidationPolicy.BALANCED)
+    work = Work(scene_of(nodes, {"a": DisruptionPolicy(), "b": balanced}))
     work.scores = {("a1", "b1"): {"a": 0.25, "b": 0.5}, ("b1",): {"b": 9.0}}
     found = list(rounds._judged_moves(work, runs))
     assert [(entry.node_pool, entry.approved, entry.score) for entry in found] == told

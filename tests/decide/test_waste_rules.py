@@ -10,8 +10,8 @@ from msgspec.structs import replace as change
 
 from dovetail.decide import waste
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price_refusals import below_threshold
 from dovetail.decide.in_flight import InFlight
+from dovetail.decide.refusal import below_threshold
 from dovetail.decide.search.dual import SLACK
 from dovetail.decide.waste import as_waste, could_save
 from dovetail.model.objects import Pod

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.decide.gates.price_refusals import below_threshold
+from dovetail.decide.refusal import below_threshold
 from dovetail.model import names
 from dovetail.model.money import format_money, parse_money
 from dovetail.model.settings import DOVETAIL

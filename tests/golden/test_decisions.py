@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import pytest
 
-from dovetail.decide.outcome import RoundResult
+from dovetail.decide.round import RoundResult
 from dovetail.model.command import Method
 from tests.golden.deviations import DEVIATIONS
 from tests.support.golden_cases import golden_case, golden_cases, on_one_worker

@@ -14,7 +14,7 @@ from dovetail.decide.facts.drainability import Guards, protection
 from dovetail.decide.facts.node_facts import read_expiry
 from dovetail.decide.gates import balanced
 from dovetail.decide.gates.budgets import flat_allowance
-from dovetail.decide.gates.timers import closed_until
+from dovetail.decide.gates.table import moved_pods_until
 from dovetail.decide.outcome import UNLIMITED
 from dovetail.model.objects import NodeClaim, NodePool, Pod, PodDisruptionBudget
 from dovetail.model.policies.policy import Reason
@@ -81,7 +81,7 @@ def test_closed_by_consolidate_after(question: dict[str, Any], answer: dict[str,
     pool, claim = _read(NodePool, question["nodePool"]), _read(NodeClaim, question["nodeClaim"])
     now = _time(question["now"])
     facts = facts_of(claim=claim, pool=pool, policy=effective_policy(pool, KARPENTER_1_15))
-    until = closed_until(facts, KARPENTER_1_15)
+    until = moved_pods_until(facts, KARPENTER_1_15)
     assert (until is not None and now < until) == answer["under"]
 
 

@@ -32,7 +32,7 @@ def test_pod_filters(question: dict[str, Any], answer: dict[str, Any]) -> None:
     """Each filter of a pod answers as Karpenter's own."""
     pod = _pod(question["pod"])
     now = datetime.fromisoformat(question["now"])
-    protected = evictions.do_not_disrupt(pod, now)
+    protected = evictions.holds(evictions.protected_until(pod), now)
     given = {
         "active": pods.is_active(pod),
         "terminal": pods.is_terminal(pod),

@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.scheduling.buffers import virtual_pods
-from dovetail.scheduling.place import place
+from dovetail.scheduling.simulate import place
 from tests.karpenter_features.world import BOTH, CONSOLIDATABLE, FREE, buffer, template, thing, told
 from tests.support.design_world import Town, kind, moved
 from tests.support.scheduling_build import homes

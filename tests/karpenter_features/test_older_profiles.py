@@ -13,7 +13,7 @@ from dovetail.model.karpenter import FeatureGate, features_of
 from dovetail.model.objects import KINDS, Pod
 from dovetail.model.rules import NEWEST, OLDEST, Rules, karpenter_rules
 from dovetail.model.settings import KARPENTER_1_15, PROFILES, CandidateOrder, Profile, Settings
-from dovetail.scheduling.place import place
+from dovetail.scheduling.simulate import place
 from tests.karpenter_features.world import CONSOLIDATABLE, buffer, thing
 from tests.support.design_world import Town
 from tests.support.design_world import kind as priced

@@ -10,7 +10,7 @@ from dovetail.model.money import format_money
 from dovetail.model.objects import NodeOverlay, NodePool
 from dovetail.model.settings import DOVETAIL, Settings
 from dovetail.scheduling.launch.overlays import overlaid
-from dovetail.scheduling.place import place
+from dovetail.scheduling.simulate import place
 from tests.karpenter_features.world import BOTH, CONSOLIDATABLE, FREE, thing, told
 from tests.support.design_world import Town, kind, moved
 from tests.support.scheduling_build import pool
@@ -202,9 +202,9 @@ def test_the_next_snapshot_knows_a_new_price() -> None:
     town.node("n", "m")
     town.others = [_overlay(price="2")]
     first = town.snapshot()
-    same = Snapshot.build(town.cluster, first.surroundings.given, town.settings, town.now, first)
+    same = Snapshot(town.cluster, first.surroundings.given, town.settings, town.now, first)
     assert same.catalogue is first.catalogue
     town.others = [_overlay(price="3")]
-    then = Snapshot.build(town.cluster, first.surroundings.given, town.settings, town.now, same)
+    then = Snapshot(town.cluster, first.surroundings.given, town.settings, town.now, same)
     kinds = [seen.kind_of("m", "default") for seen in (first, then)]
     assert [kind.offerings[0].price_float for kind in kinds if kind is not None] == [2.0, 3.0]

@@ -72,7 +72,7 @@ def test_its_capacity_stays_but_nothing_may_count_on_it(settings: Settings) -> N
     town.node("goes", "m")
     town.fill("goes", 1)
     seen = town.snapshot()
-    index = seen.node_index("goes")
+    index = seen.index.get("goes")
     assert index is not None
     result = simulate(seen, (index,))
     assert [place.node for place in result.placements] == ["boots"]

@@ -125,6 +125,6 @@ def test_daemon_sets_with_claims(ignoring: bool, types: list[str]) -> None:
         )
     )
     town.pod("waits", cpu="1500m")
-    from dovetail.scheduling.place import place
+    from dovetail.scheduling.simulate import place
 
     assert [entry.name for entry in place(town.snapshot()).new[0].instance_types] == types

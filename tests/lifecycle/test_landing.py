@@ -7,16 +7,18 @@ import msgspec
 import pytest
 
 from dovetail.decide.question import CostHold
+from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import Candidate
-from dovetail.lifecycle.memory.landing import Landing
+from dovetail.lifecycle.memory.landing import LEAST, Landing
 from dovetail.lifecycle.messages import DeleteNodeClaim, Failure
 from dovetail.lifecycle.reports import CommandAdvanced
 from dovetail.lifecycle.store import Store
-from dovetail.model.command import Action, Method
-from dovetail.model.objects import Pod, ReplicaSet
+from dovetail.model.command import Action, Command, Method
+from dovetail.model.objects import AnyObject, Pod, ReplicaSet
 from dovetail.model.settings import Settings, Stabilization, StabilizationEnds
+from tests.support.conversation import pod, replica_set
 from tests.support.lifecycle_world import CALM, Driver, ScriptedPlanner, World, engine_for
 
 MINUTE = 60 * 10**9
@@ -159,3 +161,109 @@ def test_nothing_is_remembered_of_a_command_that_failed() -> None:
     assert driver.ends()
     assert driver.ends()[0] != "done"
     assert engine._state.landing._moved == {}
+
+
+NOW = datetime(2026, 5, 11, 12, tzinfo=UTC)
+
+
+def store_of(*items: AnyObject) -> Store:
+    """Return a store that holds these objects."""
+    store = Store()
+    for item in items:
+        store.observe(item)
+    return store
+
+
+def run(*nodes: str, ident: str = "c1", saves: int | None = None) -> Run:
+    """Return a cost command for these nodes, each `pool/node` or a `node` of the pool web."""
+    pairs = [node.rpartition("/")[::2] for node in nodes]
+    candidates = tuple(Candidate(node=name, claim=name, uid=name, pool=of or "web") for of, name in pairs)
+    made = Run(
+        id=ident,
+        action=Action.DELETE_COST,
+        method=Method.SINGLE_NODE,
+        candidates=candidates,
+        phase=Phase.DELETING,
+        began=NOW,
+    )
+    if saves is not None:
+        names_of = tuple(name for _, name in pairs)
+        made.command = Command(
+            action=Action.DELETE_COST, method=Method.SINGLE_NODE, nodes=names_of, savings=saves
+        )  # fmt: skip
+    return made
+
+
+def landing_of(store: Store, *idents: str) -> Landing:
+    """Return the landings of commands on node n1 that ended at 100 s."""
+    landing = Landing()
+    for ident in idents:
+        landing.begin(run("n1", ident=ident), store)
+        landing.end(ident, 100 * SECOND, 300 * SECOND, ("web",))
+    return landing
+
+
+def test_landing_is_looked_for_after_half_a_minute_every_five_seconds() -> None:
+    """Landing is checked after half a minute, every five seconds, and at the window's end."""
+    store = store_of(replica_set("rs", 1), pod("a", "n1", "rs"))
+    landing = landing_of(store, "c1")
+    store.vanish("Pod", "d", "a")
+    assert landing.next_at() == 100 * SECOND + LEAST
+    assert not landing.look(store, 130 * SECOND - 1)
+    assert not landing.look(store, 130 * SECOND)
+    assert landing.next_at() == 135 * SECOND
+    store.observe(pod("b", "n2", "rs"))
+    assert not landing.look(store, 135 * SECOND - 1)
+    assert landing.look(store, 135 * SECOND)
+    assert landing.next_at() is None
+    assert not landing.look(store, 500 * SECOND)
+
+
+@pytest.mark.parametrize(("at", "over"), [(399, False), (400, True), (401, True)])
+def test_landing_ends_with_the_window(at: int, over: bool) -> None:
+    """A landing ends exactly with the window."""
+    store = store_of(replica_set("rs", 1), pod("a", "n1", "rs"))
+    landing = landing_of(store, "c1")
+    store.vanish("Pod", "d", "a")
+    assert bool(landing.look(store, at * SECOND)) == over
+
+
+def test_landing_is_over_when_all_have_landed() -> None:
+    """Commands in progress delay no landing; aftercare and pending pods do."""
+    store = store_of(replica_set("rs", 1), pod("a", "n1", "rs"), replica_set("db", 1), pod("b", "n2", "db"))
+    landing = landing_of(store, "c1")
+    landing.begin(run("n2", ident="c2"), store)
+    store.vanish("Pod", "d", "a")
+    store.observe(pod("a2", "n3", "rs"))
+    assert landing.next_at() == 130 * SECOND, "c2 has not ended"
+    store.observe(pod("w", "", "rs"))
+    assert not landing.look(store, 130 * SECOND), "one of its owner's pods waits"
+    store.vanish("Pod", "d", "w")
+    store.observe(pod("w", "", "other", uid="w2"))
+    assert landing.look(store, 135 * SECOND), "somebody else's pod does not count"
+    landing.end("c2", 140 * SECOND, 300 * SECOND, ("web",))
+    store.vanish("Pod", "d", "b")
+    assert not landing.look(store, 170 * SECOND)
+    landing.drop("c2")
+    assert landing.next_at() is None
+    landing.end("c2", 0, 0)
+    landing.begin(run("n1"), store)
+    landing.forget()
+    landing.end("c1", 0, 0)
+    assert landing.next_at() is None
+
+
+def test_landing_of_two_commands_is_over_with_the_later() -> None:
+    """The landing of two commands ends with the later one."""
+    store = store_of(replica_set("rs", 1), pod("a", "n1", "rs"), replica_set("db", 1), pod("b", "n2", "db"))
+    landing = landing_of(store, "c1")
+    landing.begin(run("n2", ident="c2"), store)
+    landing.end("c2", 104 * SECOND, 300 * SECOND, ("web", "two"))
+    for name, owner in (("a", "rs"), ("b", "db")):
+        store.vanish("Pod", "d", name)
+        store.observe(pod(f"{name}2", "n3", owner))
+    assert not landing.look(store, 130 * SECOND)
+    assert landing.next_at() == 135 * SECOND
+    assert not landing.is_over
+    assert landing.look(store, 135 * SECOND) == ("web", "two")
+    assert landing.is_over

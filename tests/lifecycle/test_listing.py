@@ -11,7 +11,7 @@ from dovetail.lifecycle.column import Column
 from dovetail.lifecycle.store import Store
 from dovetail.model.listing import Listing, are_the_same
 from dovetail.model.objects import ObjectMeta, Pod, PodStatus
-from dovetail.scheduling.reading.changes import carried, places_before
+from dovetail.scheduling.changes import carried, places_before
 
 
 def _pod(number: int, phase: str = "") -> Pod:

@@ -10,7 +10,7 @@ from dovetail.decide.question import Question
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.memory.outcomes import HOUR, KEPT_MAX, Mover, Outcomes
-from dovetail.lifecycle.outcome import CommandOutcome
+from dovetail.lifecycle.reports import CommandOutcome
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Action, Command

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from dovetail.decide.gates.timers import last_pod_event
+from dovetail.decide.facts.node_facts import last_pod_event
 from dovetail.lifecycle.memory.pod_events import PodEvents
 from dovetail.lifecycle.messages import ObjectObserved, ObjectVanished
 from dovetail.model import names

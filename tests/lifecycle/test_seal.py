@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dovetail.lifecycle.commands.records import Candidate, Record, encode_record, read_record
+from dovetail.lifecycle.commands.records import Candidate, Record, encode_record, is_our_taint, read_record
 from dovetail.lifecycle.commands.seal import Seal, admit
 from dovetail.lifecycle.messages import (
     DeleteNodeClaim,
@@ -254,3 +254,17 @@ def test_no_record_of_a_stranger_is_ever_obeyed(text: str, on: str, tainted: boo
     assert {getattr(order, "node", "") for order in driver.told(TaintNode)} == {"wanted"}
     assert world.tainted() == []
     assert len(driver.reports("record-ignored")) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "ours"),
+    [
+        (names.DISRUPTION_TAINT, "disrupting", True),
+        (names.DISRUPTION_TAINT, "candidate", False),
+        (names.DISRUPTION_TAINT, "", False),
+        ("example.org/maintenance", "disrupting", False),
+    ],
+)
+def test_which_taint_is_ours(key: str, value: str, ours: bool) -> None:
+    """A taint belongs to Dovetail only if both key and value match."""
+    assert is_our_taint(Taint(key=key, value=value, effect="NoSchedule")) == ours

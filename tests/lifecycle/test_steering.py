@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from dovetail.decide.steering_plan import NOTHING, SteeringPlan, Victim
+from dovetail.decide.outcome import NOTHING, SteeringPlan, Victim
 from dovetail.lifecycle.messages import CloseNode, Failure, MarkPod, OpenNode, SettingsChanged, UnmarkPod
 from dovetail.model import names
 from dovetail.model.objects import Node, Pod

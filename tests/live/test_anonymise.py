@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from dovetail.api.reading.decode import load_cluster
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
-from dovetail.decide.round import plan_round
+from dovetail.decide.round import RoundResult, plan_round
 from dovetail.live.anonymise import anonymise
 from dovetail.live.capture import dump
 from dovetail.model import names

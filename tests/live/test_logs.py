@@ -6,11 +6,11 @@ from io import StringIO
 import pytest
 
 from dovetail.lifecycle.commands.machine import Phase
-from dovetail.lifecycle.expiry import ExpiryChanged
-from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.lifecycle.reports import (
     BudgetChanged,
     CommandAdvanced,
+    CommandOutcome,
+    ExpiryChanged,
     InstructionNotDone,
     LeadershipChanged,
     MovesBlocked,

@@ -17,7 +17,7 @@ from dovetail.model.labels.requirements import Requirement
 from dovetail.model.objects import NodePool
 from dovetail.model.settings import DOVETAIL
 from dovetail.scheduling.launch.machines import type_requirements
-from dovetail.scheduling.place import place
+from dovetail.scheduling.simulate import place
 from tests.paths import SHARED, needs_shared
 from tests.support.scheduling_build import NOW, pod
 

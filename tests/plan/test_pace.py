@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dovetail.decide.facts.launches import DRAIN, usual_launch
+from dovetail.decide.facts.node_facts import DRAIN, usual_launch
 from dovetail.decide.question import Question
 from dovetail.decide.scene import Scene
 from dovetail.model.command import Method

@@ -13,8 +13,8 @@ from dovetail.api.catalogue import load_catalogue
 from dovetail.api.reading.decode import load_cluster
 from dovetail.api.settings import load_settings
 from dovetail.decide.decider import Decider
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
+from dovetail.decide.round import RoundResult
 from dovetail.decide.work import Work
 from dovetail.model import names
 from dovetail.model.objects import Taint

@@ -18,9 +18,8 @@ from dovetail.api.catalogue import load_catalogue
 from dovetail.api.reading.decode import load_cluster
 from dovetail.decide.decider import Decider
 from dovetail.decide.document import action, gate
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
-from dovetail.decide.round import plan_round
+from dovetail.decide.round import RoundResult, plan_round
 from dovetail.model import names
 from dovetail.model.money import format_money
 from dovetail.model.objects import PodDisruptionBudget

@@ -10,11 +10,11 @@ from dovetail.decide.facts.drainability import Guards
 from dovetail.decide.facts.vetoes import Vetoes
 from dovetail.model import names
 from dovetail.model.objects import Pod, PodDisruptionBudget
-from dovetail.scheduling.pods.evictions import Blockers
+from dovetail.scheduling.pods.evictions import Blockers, is_protected
 from dovetail.scheduling.pods.pod import is_active, is_reschedulable
 from dovetail.scheduling.snapshot import Snapshot
 from tests.support.nodes import facts_of
-from tests.support.scheduling_build import NOW, node, pod, pool, snapshot
+from tests.support.scheduling_build import NOW, class_of, node, pod, pool, snapshot
 
 NODES = tuple(f"n{number}" for number in range(6))
 
@@ -58,9 +58,10 @@ def test_the_same_pods_move_as_if_each_was_asked(seed: int) -> None:
     for seen in two_looks(seed):
         blockers = Blockers(seen.cluster.pdbs)
         for place, pods in enumerate(seen.pods_on):
-            plain = [item for item in pods if is_reschedulable(item) and blockers.would_move(item, NOW)]
-            assert list(seen.movable(place)) == plain
-            assert seen.movers(place).classes == [seen.class_of(item) for item in plain]
+            free = [item for item in pods if is_reschedulable(item) and not is_protected(item, NOW)]
+            plain = [item for item in free if not blockers.block(item)]
+            assert list(seen.movers(place).pods) == plain
+            assert seen.movers(place).classes == [class_of(seen, item) for item in plain]
 
 
 @pytest.mark.parametrize("seed", range(25))

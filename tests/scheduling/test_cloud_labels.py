@@ -11,7 +11,7 @@ from dovetail.model.catalogue import InstanceType
 from dovetail.model.objects import NodePool, SelectorRequirement
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.scheduling.launch.purchase import Machine, cheapest, labels_of
-from dovetail.scheduling.place import place
+from dovetail.scheduling.simulate import place
 from dovetail.scheduling.snapshot import Snapshot
 from tests.support.scheduling_build import NOW, homes, kind, node_affinity, pod, pool, snapshot, unplaced, wants
 
@@ -228,9 +228,9 @@ def test_views_follow_the_pools() -> None:
     waiting = pod("a", "100m", nodeSelector={CATEGORY: "m"})
     first = snapshot(pool("own"), waiting, kinds=KINDS)
     assert homes(place(first)) == {}
-    second = Snapshot.build(snapshot(*MIXED, waiting).cluster, first.surroundings.given, DOVETAIL, NOW, first)
+    second = Snapshot(snapshot(*MIXED, waiting).cluster, first.surroundings.given, DOVETAIL, NOW, first)
     assert homes(place(second)) == {"a": "new auto #1"}
-    third = Snapshot.build(first.cluster, first.surroundings.given, DOVETAIL, NOW, second)
+    third = Snapshot(first.cluster, first.surroundings.given, DOVETAIL, NOW, second)
     assert homes(place(third)) == {}
 
 

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from dovetail.model.objects import DaemonSet
-from dovetail.scheduling.place import place
-from dovetail.scheduling.simulate import simulate
+from dovetail.scheduling.simulate import place, simulate
 from tests.support.scheduling_build import homes, near, node, pod, pool, snapshot, spread, unplaced, without
 
 

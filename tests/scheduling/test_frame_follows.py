@@ -14,8 +14,7 @@ from dovetail.model.catalogue import Catalogue
 from dovetail.model.objects import AnyObject, DaemonSet
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, Settings
 from dovetail.scheduling import frame_inputs
-from dovetail.scheduling.place import place
-from dovetail.scheduling.simulate import simulate
+from dovetail.scheduling.simulate import place, simulate
 from dovetail.scheduling.snapshot import Snapshot
 from tests.support.scheduling_build import KINDS, NOW, homes, near, node, pod, pool, spread
 
@@ -143,9 +142,9 @@ def _follow(steps: list[tuple[list[Any], bool]], settings: Settings) -> None:
                 settings = replace(settings, marked_for_deletion_nodes=tuple(sorted(change[1])))
             else:
                 _put(store, change)
-        seen = Snapshot.build(store.cluster(), CATALOGUE, settings, NOW, seen)
+        seen = Snapshot(store.cluster(), CATALOGUE, settings, NOW, seen)
         if asked:
-            found, fresh = _seen(seen), _seen(Snapshot.build(store.cluster(), CATALOGUE, settings, NOW))
+            found, fresh = _seen(seen), _seen(Snapshot(store.cluster(), CATALOGUE, settings, NOW))
             assert found == fresh
 
 
@@ -154,15 +153,15 @@ def test_a_frame_in_which_others_leave_shares_the_rest() -> None:
     store = Store()
     for item in (pool(), *node("n1"), *node("n2"), pod("a-1", on="n1")):
         store.observe(item)
-    before = Snapshot.build(store.cluster(), CATALOGUE, DOVETAIL, NOW)
+    before = Snapshot(store.cluster(), CATALOGUE, DOVETAIL, NOW)
     staying = before.frame.staying.tolist()
     marked = replace(DOVETAIL, marked_for_deletion_nodes=("n1",), nominated_nodes=("n2",))
-    after = Snapshot.build(store.cluster(), CATALOGUE, marked, NOW, before)
+    after = Snapshot(store.cluster(), CATALOGUE, marked, NOW, before)
     assert after.frame.room is before.frame.room
     assert after.frame.columns is before.frame.columns
     assert (staying, after.frame.staying.tolist()) == ([True, True], [False, True])
     assert after.frame.open.tolist() == [False, True]
-    other = Snapshot.build(store.cluster(), CATALOGUE, replace(marked, ties=3), NOW, after)
+    other = Snapshot(store.cluster(), CATALOGUE, replace(marked, ties=3), NOW, after)
     assert other.frame.room is not after.frame.room
 
 
@@ -171,10 +170,10 @@ def test_room_of_unchanged_nodes_is_not_summed_up_again() -> None:
     store = Store()
     for item in (pool(), *node("n1"), *node("n2"), *node("n3"), *node("n4"), pod("a-1", on="n1")):
         store.observe(item)
-    before = Snapshot.build(store.cluster(), CATALOGUE, DOVETAIL, NOW)
+    before = Snapshot(store.cluster(), CATALOGUE, DOVETAIL, NOW)
     room = before.frame.room.copy()
     store.observe(pod("a-2", on="n2"))
-    after = Snapshot.build(store.cluster(), CATALOGUE, DOVETAIL, NOW, before)
+    after = Snapshot(store.cluster(), CATALOGUE, DOVETAIL, NOW, before)
     assert after._last is not None
     same = after._last.places(after.rows.codes)[1]
     assert same.tolist() == [0, -1, 2, 3]

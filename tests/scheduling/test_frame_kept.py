@@ -10,8 +10,7 @@ from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import cluster_of
 from dovetail.model.objects import AnyObject, DaemonSet, Namespace, PersistentVolumeClaim
 from dovetail.model.settings import DOVETAIL, PreferencePolicy, Settings
-from dovetail.scheduling.place import place
-from dovetail.scheduling.simulate import simulate
+from dovetail.scheduling.simulate import place, simulate
 from dovetail.scheduling.snapshot import Snapshot
 from tests.support.scheduling_build import KINDS, NOW, homes, near, node, pod, pool, spread
 
@@ -98,12 +97,12 @@ ANEW: dict[str, Change] = {
 def _after(change: Change, settings: Settings = DOVETAIL) -> tuple[Snapshot, Snapshot]:
     """Build a snapshot, query it, change the cluster and build the next; check both against fresh ones."""
     objects = _cluster()
-    before = Snapshot.build(cluster_of(objects.values()), CATALOGUE, DOVETAIL, NOW)
+    before = Snapshot(cluster_of(objects.values()), CATALOGUE, DOVETAIL, NOW)
     _answers(before)
     change(objects)
     cluster = cluster_of(objects.values())
-    after = Snapshot.build(cluster, CATALOGUE, settings, NOW, before)
-    assert _answers(after) == _answers(Snapshot.build(cluster, CATALOGUE, settings, NOW))
+    after = Snapshot(cluster, CATALOGUE, settings, NOW, before)
+    assert _answers(after) == _answers(Snapshot(cluster, CATALOGUE, settings, NOW))
     return before, after
 
 
@@ -141,16 +140,16 @@ def test_a_frame_that_was_kept_holds_no_older_pods() -> None:
 def test_what_classes_ask_for_outlives_a_frame_that_is_made_anew() -> None:
     """Terms are compiled once while machines, namespaces and the policy for preferences are the same."""
     objects = _cluster()
-    first = Snapshot.build(cluster_of(objects.values()), CATALOGUE, DOVETAIL, NOW)
+    first = Snapshot(cluster_of(objects.values()), CATALOGUE, DOVETAIL, NOW)
     _answers(first)
     objects["e"] = pod("e-1", "1", on="n3")
     more = replace(first.cluster, pods=cluster_of(objects.values()).pods)
-    second = Snapshot.build(more, CATALOGUE, DOVETAIL, NOW, previous=first)
+    second = Snapshot(more, CATALOGUE, DOVETAIL, NOW, previous=first)
     assert second.frame is not first.frame
     assert second.frame.terms is first.frame.terms
     ignoring = replace(DOVETAIL, preference_policy=PreferencePolicy.IGNORE)
-    assert Snapshot.build(more, CATALOGUE, ignoring, NOW, previous=second).frame.terms is not first.frame.terms
+    assert Snapshot(more, CATALOGUE, ignoring, NOW, previous=second).frame.terms is not first.frame.terms
     names = cluster_of([*objects.values(), msgspec.convert({"metadata": {"name": "default"}}, Namespace)]).namespaces
-    other = Snapshot.build(replace(more, namespaces=names), CATALOGUE, DOVETAIL, NOW, previous=second)
+    other = Snapshot(replace(more, namespaces=names), CATALOGUE, DOVETAIL, NOW, previous=second)
     assert other.frame.terms is not first.frame.terms
-    assert _answers(second) == _answers(Snapshot.build(more, CATALOGUE, DOVETAIL, NOW))
+    assert _answers(second) == _answers(Snapshot(more, CATALOGUE, DOVETAIL, NOW))

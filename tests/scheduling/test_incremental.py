@@ -10,8 +10,7 @@ from dovetail.model.cluster import Cluster, cluster_of
 from dovetail.model.objects import AnyObject
 from dovetail.model.settings import DOVETAIL
 from dovetail.scheduling import snapshot as snapshot_module
-from dovetail.scheduling.place import place
-from dovetail.scheduling.simulate import simulate
+from dovetail.scheduling.simulate import place, simulate
 from dovetail.scheduling.snapshot import Snapshot
 from tests.support.scheduling_build import KINDS, NOW, homes, near, node, pod, pool, snapshot, spread
 
@@ -51,8 +50,8 @@ def test_changes_give_the_same_answers_as_a_fresh_start() -> None:
         name = rng.choice(names)
         objects.update({f"{name}-{i}": item for i, item in enumerate(node(name, zone=rng.choice("ab")))})
         cluster: Cluster = cluster_of(objects.values())
-        seen = Snapshot.build(cluster, CATALOGUE, DOVETAIL, NOW, seen)
-        assert _answers(seen) == _answers(Snapshot.build(cluster, CATALOGUE, DOVETAIL, NOW))
+        seen = Snapshot(cluster, CATALOGUE, DOVETAIL, NOW, seen)
+        assert _answers(seen) == _answers(Snapshot(cluster, CATALOGUE, DOVETAIL, NOW))
 
 
 def test_what_did_not_change_is_not_read_again() -> None:
@@ -103,10 +102,10 @@ def test_waiting_pods_are_carried_from_listing_to_listing() -> None:
                 store.vanish("Pod", "default", name)
             else:
                 store.observe(_waiting_pod(rng, name))
-        before, seen = seen, Snapshot.build(store.cluster(), CATALOGUE, DOVETAIL, NOW, seen)
+        before, seen = seen, Snapshot(store.cluster(), CATALOGUE, DOVETAIL, NOW, seen)
         if step % 4 == 3:
             continue
-        afresh = Snapshot.build(store.cluster(), CATALOGUE, DOVETAIL, NOW)
+        afresh = Snapshot(store.cluster(), CATALOGUE, DOVETAIL, NOW)
         assert [id(entry.pod) for entry in seen.queued] == [id(entry.pod) for entry in afresh.queued]
         assert [(entry.key, entry.cls.info.requests) for entry in seen.queued] == [
             (entry.key, entry.cls.info.requests) for entry in afresh.queued
@@ -126,8 +125,8 @@ def test_names_of_nodes_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPa
     fixed, seen, starts = [pool(), *node("stays")], None, 0
     for number in range(60):
         before, objects = seen, [*fixed, *node(f"n{number}"), pod("a-1", on=f"n{number}")]
-        seen = Snapshot.build(cluster_of(objects), CATALOGUE, DOVETAIL, NOW, before)
+        seen = Snapshot(cluster_of(objects), CATALOGUE, DOVETAIL, NOW, before)
         starts += before is None or seen._memory.names is not before._memory.names
-        assert _answers(seen) == _answers(Snapshot.build(cluster_of(objects), CATALOGUE, DOVETAIL, NOW))
+        assert _answers(seen) == _answers(Snapshot(cluster_of(objects), CATALOGUE, DOVETAIL, NOW))
         assert len(seen._memory.names) <= 12
     assert starts < 10, "a few names too many are kept"

@@ -29,10 +29,10 @@ def test_the_queue_is_the_one_that_a_new_reading_finds(seed: int, monkeypatch: p
                 on, uid = dice.choice(["", "", "n"]), dice.choice(["", str(dice.random())])
                 store.observe(pod(name, dice.choice(["0.5", "1"]), on=on, meta={"uid": uid}))
         cluster = store.cluster()
-        seen = Snapshot.build(cluster, catalogue, DOVETAIL, NOW, seen)
+        seen = Snapshot(cluster, catalogue, DOVETAIL, NOW, seen)
         if dice.random() < 0.2:
             continue
         followed += seen._waiting._queue is not None
-        fresh = Snapshot.build(cluster, catalogue, DOVETAIL, NOW)
+        fresh = Snapshot(cluster, catalogue, DOVETAIL, NOW)
         assert [id(entry.pod) for entry in seen.queued] == [id(entry.pod) for entry in fresh.queued]
     assert followed

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dovetail.model.objects import ObjectMeta, OwnerReference, Pod, PodSpec, PodStatus
-from dovetail.scheduling.pods.events import event_nodes
+from dovetail.scheduling.pods.pod import event_nodes
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -12,8 +12,8 @@ from dovetail.model.objects import Node, NodeClaim, NodeClaimStatus, NodeSpec, O
 from dovetail.model.settings import Settings
 from dovetail.scheduling.launch.machines import Resources
 from dovetail.scheduling.pods.bindings import NodeNames
-from dovetail.scheduling.reading.rows import NodeRows, RowRegistries, read_rows
 from dovetail.scheduling.room import Sizes
+from dovetail.scheduling.rows import UNCHANGED, NodeRows, RowRegistries, read_rows
 
 LABELS = {
     "": {},
@@ -98,7 +98,7 @@ def test_rows_that_follow_equal_rows_that_are_new(
         assert _columns(rows) == _columns(read_rows(cluster, settings, registries, None))
         assert before is None or _columns(before) == was
         was = _columns(rows)
-        edits = None if before is None else rows.edits_since(before.mark)
+        edits = UNCHANGED if rows is before else rows.edits
         if before is not None and edits is not None:
             states = list(before.states)
             edits.apply(states, [rows.states[place] for place in edits.new])

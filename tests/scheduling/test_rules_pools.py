@@ -9,7 +9,7 @@ from dovetail.model.catalogue import Offering
 from dovetail.model.money import parse_money
 from dovetail.model.objects import DaemonSet
 from dovetail.model.settings import DOVETAIL, KARPENTER_1_15, MinValuesPolicy
-from dovetail.scheduling.place import place
+from dovetail.scheduling.simulate import place
 from tests.support.scheduling_build import (
     KINDS,
     homes,

@@ -6,8 +6,7 @@ import msgspec
 
 from dovetail.model.objects import Namespace
 from dovetail.model.settings import DOVETAIL, PreferencePolicy
-from dovetail.scheduling.place import place
-from dovetail.scheduling.simulate import simulate
+from dovetail.scheduling.simulate import place, simulate
 from tests.support.scheduling_build import (
     homes,
     kind,

@@ -11,7 +11,7 @@ from dovetail.scheduling.entries import SimulationOptions
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
 from dovetail.scheduling.under_way import UnderWay
-from tests.support.scheduling_build import homes, near, node, pod, pool, snapshot, spread
+from tests.support.scheduling_build import class_of, homes, near, node, pod, pool, snapshot, spread
 
 LEAVING = {"meta": {"deletionTimestamp": "2026-05-01T11:00:00Z"}}
 PLAN = UnderWay(
@@ -146,7 +146,7 @@ def test_pods_of_the_same_needs_share_their_nodes() -> None:
     tainted = node("m", taints=[{"key": "k", "effect": "NoSchedule"}])
     rule = {"topologySpreadConstraints": [spread(app="z")]}
     seen = snapshot(pool(), node("n"), node("o", cpu=2.5, zone="b"), tainted, *pods, pod("z-0", on="o", **rule))
-    a, b, c, d, e = (seen.frame.first(seen.class_of(each)) for each in pods)
+    a, b, c, d, e = (seen.frame.first(class_of(seen, each)) for each in pods)
     assert a.cls is not b.cls
     assert a.buckets is b.buckets
     assert a.mask is b.mask

@@ -40,17 +40,10 @@ def week(hours: int = 168, gaps: tuple[tuple[int, int], ...] = ()) -> Scenario:
         cluster="x",
         begins=BEGINS,
         ends=BEGINS + timedelta(hours=hours),
-        catalogue="",
-        missing=(),
-        guessed=(),
         gaps=tuple(
             RecordingGap(begins=BEGINS + timedelta(hours=since), ends=BEGINS + timedelta(hours=until), why="")
             for since, until in gaps
         ),
-        clock_steps=(),
-        changes=(),
-        claims=(),
-        pods=(),
     )
     return Scenario(
         name="recording",

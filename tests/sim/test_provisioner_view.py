@@ -14,7 +14,7 @@ from dovetail.model.objects import (
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
 )
-from dovetail.scheduling.place import place
+from dovetail.scheduling.simulate import place
 from dovetail.scheduling.snapshot import Snapshot
 from dovetail.sim.checks.checkers import CycleChecker
 from dovetail.sim.checks.watch import Watch
@@ -55,7 +55,7 @@ def compare(world: World, watch: Watch) -> None:
         assert [plain(item) for item in getattr(snapshot.cluster, field)] == expected, field
         assert [plain(item) for item in getattr(checked, field)] == expected, field
     assert checked.pdbs == whole.pdbs
-    afresh = Snapshot.build(whole, world.cloud.seen_catalogue(), snapshot.settings, world.clock.instant())
+    afresh = Snapshot(whole, world.cloud.seen_catalogue(), snapshot.settings, world.clock.instant())
     assert placed(snapshot) == placed(afresh)
 
 

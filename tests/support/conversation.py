@@ -11,10 +11,9 @@ from typing import Any
 
 import msgspec
 
-from dovetail.decide.outcome import BlockedMove, BudgetRow
+from dovetail.decide.outcome import NOTHING, BlockedMove, BudgetRow, SteeringPlan
 from dovetail.decide.question import Question
 from dovetail.decide.refusal import Refusal
-from dovetail.decide.steering_plan import NOTHING, SteeringPlan
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.engine_state import DEFAULT_ROLE, EngineRole
 from dovetail.lifecycle.messages import Instruction, WakeAt

@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 
 from dovetail.decide.in_flight import InFlight, LeavingNode
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import CostHold, Question
-from dovetail.decide.round import plan_round
+from dovetail.decide.round import RoundResult, plan_round
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
 from dovetail.model.cluster import Cluster, cluster_of

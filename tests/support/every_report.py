@@ -3,16 +3,16 @@
 from typing import get_args
 
 from dovetail.lifecycle.commands.machine import Phase, Signal
-from dovetail.lifecycle.expiry import ExpiryChanged
-from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.lifecycle.reports import (
     BudgetChanged,
     CommandAdvanced,
     CommandDropped,
     CommandFound,
+    CommandOutcome,
     CommandProposed,
     CostActionUndone,
     DrainHangs,
+    ExpiryChanged,
     InstructionNotDone,
     LeadershipChanged,
     MovesBlocked,

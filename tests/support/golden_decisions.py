@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dovetail.decide.outcome import CandidateFigures, MethodResult, RoundResult
+from dovetail.decide.outcome import CandidateFigures, MethodResult
 from dovetail.decide.question import Question
-from dovetail.decide.round import plan_round
+from dovetail.decide.round import RoundResult, plan_round
 from dovetail.model.command import Command, Method
 from dovetail.model.money import as_float
 from dovetail.model.settings import Settings

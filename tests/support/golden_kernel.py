@@ -9,9 +9,8 @@ from dovetail.model.catalogue import Catalogue
 from dovetail.model.cluster import Cluster
 from dovetail.model.settings import Settings
 from dovetail.scheduling.entries import SimulationOptions
-from dovetail.scheduling.place import place
 from dovetail.scheduling.result import NewNode, NodePlacement, SimulationResult
-from dovetail.scheduling.simulate import simulate
+from dovetail.scheduling.simulate import place, simulate
 from dovetail.scheduling.snapshot import Snapshot
 from tests.reference.claims import RESERVATION_ID
 from tests.reference.packer import ReferencePacker
@@ -24,7 +23,7 @@ class Kernel:
     """The fast kernel on a cluster."""
 
     def __init__(self, cluster: Cluster, catalogue: Catalogue, settings: Settings, now: datetime) -> None:
-        self._snapshot = Snapshot.build(cluster, catalogue, settings, now)
+        self._snapshot = Snapshot(cluster, catalogue, settings, now)
         self._ignored = {name_of(pod) for pod, _ in self._snapshot.ignored}
 
     def place(self) -> Answer:
@@ -43,7 +42,7 @@ class Kernel:
         return simulation_answer(result)
 
     def _index(self, name: str) -> int:
-        index = self._snapshot.node_index(name)
+        index = self._snapshot.index.get(name)
         assert index is not None, name
         return index
 

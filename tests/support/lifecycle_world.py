@@ -7,11 +7,10 @@ from typing import TypeVar, assert_never
 
 import msgspec
 
-from dovetail.decide.outcome import BlockedMove, BudgetRow, ExpiringNode, RollChange
+from dovetail.decide.outcome import NOTHING, BlockedMove, BudgetRow, ExpiringNode, RollChange, SteeringPlan
 from dovetail.decide.question import Question
 from dovetail.decide.refusal import Refusal
 from dovetail.decide.rollouts.status import RollStatus
-from dovetail.decide.steering_plan import NOTHING, SteeringPlan
 from dovetail.lifecycle.commands.records import is_our_taint
 from dovetail.lifecycle.commands.seal import Seal, admit
 from dovetail.lifecycle.effects.effect_context import EffectContext

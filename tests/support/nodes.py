@@ -4,8 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from dovetail.decide.facts.cost import UNIT
-from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.timers import last_pod_event
+from dovetail.decide.facts.node_facts import NodeFacts, last_pod_event
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod
 from dovetail.model.policies.policy import DisruptionPolicy
 

@@ -13,9 +13,9 @@ from dovetail.model.money import parse_money
 from dovetail.model.objects import AnyObject, Node, NodeClaim, NodePool, Pod, SelectorRequirement
 from dovetail.model.settings import DOVETAIL, Settings
 from dovetail.scheduling.entries import SimulationOptions
-from dovetail.scheduling.place import place
+from dovetail.scheduling.pods.classes import PodClass
 from dovetail.scheduling.result import PlacementResult, SimulationResult
-from dovetail.scheduling.simulate import simulate
+from dovetail.scheduling.simulate import place, simulate
 from dovetail.scheduling.snapshot import Snapshot
 from dovetail.scheduling.under_way import NOTHING_UNDER_WAY, UnderWay
 
@@ -168,12 +168,12 @@ def snapshot(
     flat: list[AnyObject] = []
     for item in objects:
         flat.extend(item if isinstance(item, list) else [item])
-    return Snapshot.build(cluster_of(flat), Catalogue(instance_types=kinds), settings, NOW, previous)
+    return Snapshot(cluster_of(flat), Catalogue(instance_types=kinds), settings, NOW, previous)
 
 
 def without(seen: Snapshot, *names: str, under_way: UnderWay = NOTHING_UNDER_WAY, **more: Any) -> SimulationResult:
     """Return what happens when nodes go."""
-    indexes = [seen.node_index(name) for name in names]
+    indexes = [seen.index.get(name) for name in names]
     assert None not in indexes
     return simulate(seen, [index for index in indexes if index is not None], SimulationOptions(**more), under_way)
 
@@ -201,3 +201,8 @@ def unplaced(result: SimulationResult | PlacementResult) -> dict[str, str]:
 def selector(key: str, operator: str, *values: str) -> SelectorRequirement:
     """Return a requirement as a catalogue or a pool has it."""
     return SelectorRequirement(key=key, operator=operator, values=values)
+
+
+def class_of(seen: Snapshot, wanted: Pod) -> PodClass:
+    """Return the class of a pod of the cluster."""
+    return seen.bindings.class_at(next(at for at, item in enumerate(seen.cluster.pods) if item is wanted))

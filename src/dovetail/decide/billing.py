@@ -281,7 +281,7 @@ class MarginalFacts:
     """Nodes with their marginal prices; facts whose price has not changed stay the same objects from round to round."""
 
     def __init__(self) -> None:
-        self._made: dict[int, tuple[NodeFacts, NodeFacts]] = {}
+        self._made: dict[NodeFacts, NodeFacts] = {}
         self._bills = Bills(())
 
     def bills(self, commitments: tuple[Commitment, ...]) -> Bills:
@@ -292,16 +292,14 @@ class MarginalFacts:
 
     def of(self, nodes: Sequence[NodeFacts], billing: Billing) -> list[NodeFacts]:
         """Return the nodes at the prices that their going would save."""
-        made: dict[int, tuple[NodeFacts, NodeFacts]] = {}
-        found = []
+        made: dict[NodeFacts, NodeFacts] = {}
         for facts in nodes:
             price, listed = billing.price(facts.name), billing.list_price(facts.name)
-            known = self._made.get(id(facts))
+            known = self._made.get(facts)
             if price is None or price == facts.price == listed:
-                known = (facts, facts)
-            elif known is None or known[0] is not facts or (known[1].price, known[1].list_price) != (price, listed):
-                known = (facts, replace(facts, price=price, price_float=price / UNIT, list_price=listed))
-            made[id(facts)] = known
-            found.append(known[1])
+                known = facts
+            elif known is None or (known.price, known.list_price) != (price, listed):
+                known = replace(facts, price=price, price_float=price / UNIT, list_price=listed)
+            made[facts] = known
         self._made = made
-        return found
+        return [made[facts] for facts in nodes]

@@ -5,11 +5,10 @@ is tested against. Not thread-safe. Sits on top of decide; the engine, the plann
 """
 
 from dovetail.decide.memory import Memory
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.refusal import Refusal
 from dovetail.decide.revalidate import revalidate
-from dovetail.decide.round import decide
+from dovetail.decide.round import RoundResult, decide
 from dovetail.decide.scene import Scene
 from dovetail.decide.work import Work
 from dovetail.model.command import Command

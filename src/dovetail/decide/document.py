@@ -9,7 +9,8 @@ from typing import Any
 
 from dovetail.decide.billing_words import bill_document
 from dovetail.decide.optimal import Optimal, optimal_of
-from dovetail.decide.outcome import CandidateAlone, MethodResult, RoundResult
+from dovetail.decide.outcome import CandidateAlone, MethodResult
+from dovetail.decide.round import RoundResult
 from dovetail.decide.words import clock
 from dovetail.model.command import Command, Replacement
 from dovetail.model.commitments import HOURS_A_MONTH
@@ -47,7 +48,7 @@ def plan_document(result: RoundResult) -> Json:
         "optimal": optimal_document(optimal_of(result.commands, result.value_at_most)),
         "unpricedNodes": unpriced_nodes(result),
         "nextChange": None if result.next_change is None else clock(result.next_change),
-        "prices": prices(result.catalogue_source, result.catalogue_date, result.now),
+        "prices": prices(result.catalogue.source, result.catalogue.as_of, result.now),
         "bill": bill_document(result.bill),
         "costPerHour": format_money(result.cost_per_hour),
         "costPerMonth": format_money(result.cost_per_hour * HOURS_A_MONTH, 2),

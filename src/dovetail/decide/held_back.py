@@ -12,11 +12,10 @@ from typing import Final
 
 from dovetail.decide.decider import Decider
 from dovetail.decide.lifts import GateLift, gate_lifts
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
-from dovetail.decide.round import decide
+from dovetail.decide.round import RoundResult, decide
 from dovetail.decide.work import Work
-from dovetail.model.command import Method
+from dovetail.model.command import COST_METHODS, Method
 from dovetail.model.money import Money
 
 _TURNS: Final = (
@@ -24,7 +23,7 @@ _TURNS: Final = (
     (Method.UNHEALTHY,),
     (Method.EXPIRED,),
     (Method.DRIFTED,),
-    (Method.MULTI_NODE, Method.SINGLE_NODE),
+    COST_METHODS,
 )
 """Methods that do the same job are one: of the two cost methods only the first that has a command acts."""
 

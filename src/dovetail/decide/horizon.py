@@ -4,19 +4,19 @@ A shell need not ask again until an event or this time. If in doubt, the time is
 decide, above the methods, below the round.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from dovetail.api.rolling import read_rolling, read_rollout
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.pool_holds import pending_times, window_edges
+from dovetail.decide.gates.budgets import window_times
+from dovetail.decide.gates.pool_holds import pending_times
 from dovetail.decide.methods.method import SetAside
 from dovetail.decide.methods.turns import DRIFT_CHECK
 from dovetail.decide.refusal import Refusal
 from dovetail.decide.scene import Scene
 from dovetail.decide.waste import due_of, until_crossing
 from dovetail.decide.work import Work
-from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.timing.duration import later
 from dovetail.model.verdicts import Gate
 
@@ -30,7 +30,8 @@ def next_change(
     waits = [entry.wait for entry in aside if entry.wait > 0]
     for nodes, refusal in refused:
         if refusal.gate in (Gate.SAVINGS_THRESHOLD, Gate.WASTE):
-            wait = _until_crossing(scene, nodes, refusal)
+            required, unit = refusal.required.as_integer_ratio()
+            wait = until_lower(scene, nodes, required - refusal.savings * unit, unit)
             if wait > 0:
                 waits.append(wait)
         if refusal.due is not None:
@@ -65,22 +66,13 @@ def _scene_times(scene: Scene) -> Iterator[datetime]:
         yield from pending_times(policy.health, scene.waiting.pods)
 
 
-def window_times(policy: DisruptionPolicy, now: datetime) -> Iterator[datetime]:
-    """Return when each budget of a pool next opens or closes."""
-    for budget in policy.budgets:
-        if budget.window is not None and budget.problem is None:
-            edge = budget.window.next_change(now)
-            if edge is not None:
-                yield edge
-    yield from window_edges(policy, now)
+def until_lower(scene: Scene, nodes: Sequence[NodeFacts], missing: int, unit: int) -> int:
+    """Return in how many nanoseconds ageing lowers what nodes must save by `missing` / `unit`; 0: never.
 
-
-def _until_crossing(scene: Scene, nodes: tuple[NodeFacts, ...], refusal: Refusal) -> int:
-    """Return in how many nanoseconds ageing lowers the required savings to the savings; 0: never."""
-    required = refusal.required
-    missing = required.numerator - refusal.savings * required.denominator
+    Design: savings-threshold, Lifetime remaining. Whole numbers: fractions would take most of a round's time.
+    """
     amount, per = scene.haste.falls_by(nodes[0])
     for facts in nodes[1:]:
         falls, span = scene.haste.falls_by(facts)
         amount, per = amount * span + falls * per, per * span
-    return until_crossing(missing, required.denominator, (amount, per))
+    return until_crossing(missing, unit, (amount, per))

@@ -13,7 +13,6 @@ import msgspec
 from dovetail.api.policy_change import mended, with_policy_field
 from dovetail.decide.facts.drainability import Guards, protection
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.gate_results import pod_name
 from dovetail.decide.question import Question
 from dovetail.decide.scene import Scene
 from dovetail.model import names
@@ -101,7 +100,7 @@ class _Lifting:
             case Gate.PDB:
                 return self._without_pdbs(nodes)
             case Gate.DYNAMIC_RESOURCES:
-                return with_pods(self._question, {pod_name(pod) for pod in self._pods(nodes)}, without_claims)
+                return with_pods(self._question, {pod.metadata.key for pod in self._pods(nodes)}, without_claims)
             case _:
                 return None
 
@@ -120,7 +119,7 @@ class _Lifting:
 
     def _protected(self, nodes: Iterable[str]) -> set[str]:
         durations, now = self._question.settings.rules.protection_durations, self._question.now
-        return {pod_name(pod) for pod in self._pods(nodes) if protection(pod, now, durations=durations) is not None}
+        return {pod.metadata.key for pod in self._pods(nodes) if protection(pod, now, durations=durations) is not None}
 
     def _without_pdbs(self, nodes: Iterable[str]) -> Question:
         """Let every PDB that refuses a pod allow one; of several PDBs of a pod, drop the last."""
@@ -156,14 +155,14 @@ def _with_pool(question: Question, name: str, change: Callable[[NodePool], NodeP
 
 def resumed(question: Question, name: str) -> Question:
     """Return the question as `dovetail resume` leaves a pool: neither paused nor halted."""
-    marks = (names.PAUSED, names.PAUSED_REASON, names.HALTED)
-    pools = tuple(_without(pool, marks) if pool.metadata.name == name else pool for pool in question.cluster.node_pools)
+    keys = (names.PAUSED, names.PAUSED_REASON, names.HALTED)
+    pools = tuple(_without(pool, keys) if pool.metadata.name == name else pool for pool in question.cluster.node_pools)
     return replace(question, cluster=replace(question.cluster, node_pools=pools))
 
 
 def with_pods(question: Question, wanted: Container[str], change: Callable[[Pod], Pod]) -> Question:
     """Return the question with some pods changed, by `namespace/name`."""
-    pods = tuple(change(pod) if pod_name(pod) in wanted else pod for pod in question.cluster.pods)
+    pods = tuple(change(pod) if pod.metadata.key in wanted else pod for pod in question.cluster.pods)
     return replace(question, cluster=replace(question.cluster, pods=pods))
 
 
@@ -176,7 +175,7 @@ def with_pdbs(question: Question, allow: Container[str], drop: Container[str]) -
     """Return the question with PDBs that allow a disruption, and without others, by `namespace/name`."""
     pdbs = []
     for pdb in question.cluster.pdbs:
-        key = f"{pdb.metadata.namespace}/{pdb.metadata.name}"
+        key = pdb.metadata.key
         if key not in drop:
             pdbs.append(_allowing(pdb) if key in allow else pdb)
     return replace(question, cluster=replace(question.cluster, pdbs=tuple(pdbs)))

@@ -24,9 +24,8 @@ def pool_loads(scene: Scene) -> Mapping[str, PoolLoad]:
 
 def _load(scene: Scene, pool: str, nodes: list[NodeFacts]) -> PoolLoad:
     states, index = scene.snapshot.states, scene.snapshot.frame.resources.index
-    places = scene.needs.of(nodes, scene.snapshot)  # reads rows, which may make the table larger
-    rows = scene.needs.demand[places]
-    demand = [sum(rows[:, index[name]].tolist()) if name in index else 0 for name in _RESOURCES]
+    asked = scene.needs.demand_of(nodes, scene.snapshot)
+    demand = [sum(asked[:, index[name]].tolist()) if name in index else 0 for name in _RESOURCES]
     sizes = [states[scene.index_of(facts)].allocatable for facts in nodes]
     mean = [sum(size.get(name, 0) for size in sizes) // len(sizes) for name in _RESOURCES]
     prior = PRIOR if pool in scene.question.persistence else scene.haste.restarts.shown(pool).learned

@@ -1,29 +1,19 @@
-"""The result of a round: commands, what each method saw, verdicts, budgets, warnings, and when to ask again.
+"""Values in the result of a round: what methods saw, budgets, rolls, moves, what expires, what steering proposes.
 
 Plain values; shells turn them into JSON, messages, events and metrics. Sits in decide; `round` fills it.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from datetime import datetime, timedelta, tzinfo
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Final
 
 import msgspec
 
 from dovetail.api.rolling import RollingDomain, Rollout
 from dovetail.decide.refusal import Refusal
-from dovetail.decide.steering_plan import SteeringPlan
-from dovetail.model.cached import cached
 from dovetail.model.command import REASON_OF, Command, Method
-from dovetail.model.commitments import Bill
-from dovetail.model.money import Money, nearest
-from dovetail.model.persistence import PoolLoad
+from dovetail.model.money import Money
 from dovetail.model.policies.policy import Reason
-from dovetail.model.settings import Profile
-from dovetail.model.verdicts import BriefVerdict, NodeVerdict
-
-if TYPE_CHECKING:
-    from dovetail.decide.gates.candidates import Chain
 
 UNLIMITED = 2_147_483_647
 """What is left where no budget is active, as Karpenter prints it."""
@@ -169,179 +159,21 @@ class ExpiringDay(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class AllVerdicts(Protocol):
-    """The verdicts of a round (`decide.verdict.Verdicts`)."""
+class Victim(msgspec.Struct, frozen=True, kw_only=True):
+    """The pod of a ReplicaSet that a scale-down should take next."""
 
-    def all(self) -> tuple[NodeVerdict, ...]:
-        """Return every node's verdict, by name."""
-        ...
-
-    def of(self, node: str) -> NodeVerdict:
-        """Return a node's verdict."""
-        ...
-
-    def brief(self) -> tuple[BriefVerdict, ...]:
-        """Return every node's verdict without its reasons, by name."""
-        ...
-
-    def chains(self, node: str) -> tuple[Mapping[Method, "Chain"], "Chain"]:
-        """Return a node's gates by method, and those of the method that its verdict goes by."""
-        ...
+    owner: str
+    namespace: str
+    name: str
+    uid: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class RoundResult:
-    """Everything a round found. `commands` is what to do now; the rest says why, and why not.
+class SteeringPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes to close and the pods to mark; `worth`: dollars per hour and pod of the closing nodes."""
 
-    `next_change` is the earliest time at which the answer could change without an event: a timer ends, a budget's
-    window opens or closes, a node expires. None: never by time alone. `rolling`: what NodePools should say about their
-    rolls from now on.
+    closing: tuple[str, ...] = ()
+    victims: tuple[Victim, ...] = ()
+    worth: tuple[tuple[str, float], ...] = ()
 
-    Immutable. `verdicts` and `methods` are computed on first access, because a controller that only acts does not need
-    5,000 sentences; their values don't depend on when or in which order they are read. `methods` always lists all: one
-    that was not asked, because another acts, has its candidates and no command.
-    """
 
-    now: datetime
-    profile: Profile
-    policy: str = ""
-    commands: tuple[Command, ...]
-    budgets: tuple[BudgetRow, ...]
-    warnings: tuple[str, ...]
-    blocked: tuple[BlockedMove, ...]
-    next_change: datetime | None
-    rolling: tuple[RollChange, ...] = ()
-    compute_steering: Callable[[], SteeringPlan] = field(default=SteeringPlan, repr=False)
-    list_rollouts: Callable[[], tuple[Any, ...]] = field(default=tuple, repr=False)
-    list_judged_moves: Callable[[], tuple[JudgedMove, ...]] = field(default=tuple, repr=False)
-    assumed: tuple[str, ...] = ()
-    feature_gates: Mapping[str, bool] = field(default_factory=dict)
-    buffers: tuple[BufferRow, ...] = ()
-    compute_could_save: Callable[[], Mapping[str, Money | None]] = field(default=dict, repr=False)
-    compute_loads: Callable[[], Mapping[str, PoolLoad]] = field(default=dict, repr=False)
-    compute_expiring: Callable[[], tuple[ExpiringNode, ...]] = field(default=tuple, repr=False)
-    list_waiting: Callable[[], tuple[WaitingNode, ...]] = field(default=tuple, repr=False)
-    compute_value_at_most: Callable[[], Money | None] = field(default=lambda: None, repr=False)
-    catalogue_source: str
-    catalogue_date: str
-    list_prices: Callable[[], Mapping[str, Money]] = field(repr=False)
-    compute_bill: Callable[[], Bill | None] = field(default=lambda: None, repr=False)
-    compute_staying_cost: Callable[[], Money | None] = field(default=lambda: None, repr=False)
-    list_verdicts: Callable[[], AllVerdicts] = field(repr=False)
-    list_methods: Callable[[], tuple[MethodResult, ...]] = field(repr=False)
-
-    @property
-    def called(self) -> str:
-        """Return what people call the rules of this round: the policy, or else the profile."""
-        return self.policy or self.profile.value
-
-    @cached
-    def steering(self) -> SteeringPlan:
-        """Return the nodes to close and the pods to mark (docs/rules.md#steering); nothing if steering is off."""
-        return self.compute_steering()
-
-    @cached
-    def expiring(self) -> tuple[ExpiringNode, ...]:
-        """Return the nodes that Karpenter ends by force within a week, and whether budgets can take each before."""
-        return self.compute_expiring()
-
-    @cached
-    def waiting(self) -> tuple[WaitingNode, ...]:
-        """Return the unhealthy, expired and drifted nodes that are not leaving yet, and since when each waits."""
-        return self.list_waiting()
-
-    @cached
-    def could_save(self) -> Mapping[str, Money | None]:
-        """Return what removing each node would save per hour, if its pool prices disruption (docs/rules.md#waste)."""
-        return self.compute_could_save()
-
-    @cached
-    def loads(self) -> Mapping[str, PoolLoad]:
-        """Return the load of every pool that prices restarts (docs/rules.md#one-price)."""
-        return self.compute_loads()
-
-    @cached
-    def value_at_most(self) -> Money | None:
-        """Return an upper bound on the hourly value of any set of the nodes that may go now; None: none may go."""
-        return self.compute_value_at_most()
-
-    @cached
-    def judged_moves(self) -> tuple[JudgedMove, ...]:
-        """Return every cost action that was judged, by pool, as Karpenter's metrics count moves."""
-        return self.list_judged_moves()
-
-    @cached
-    def rollouts(self) -> tuple[Any, ...]:
-        """Return the state of every roll, by pool (`rollouts.status.RollStatus`)."""
-        return self.list_rollouts()
-
-    @cached
-    def prices(self) -> Mapping[str, Money]:
-        """Return what each node with a known price costs per hour: what its going by itself would save."""
-        return self.list_prices()
-
-    @cached
-    def bill(self) -> Bill | None:
-        """Return what is committed and what is not covered; None if the nodes simply cost the sum of their prices."""
-        return self.compute_bill()
-
-    @property
-    def cost_per_hour(self) -> Money:
-        """Return what all nodes with a known price cost per hour."""
-        return sum(self.prices.values()) if self.bill is None else nearest(self.bill.total)
-
-    @property
-    def staying_cost(self) -> Money:
-        """Return the same without nodes that are leaving, where those change what the others cost.
-
-        What commands save is a difference of these: a commitment that a leaving node uses is free again soon.
-        """
-        found = self.compute_staying_cost()
-        return self.cost_per_hour if found is None else found
-
-    @cached
-    def methods(self) -> tuple[MethodResult, ...]:
-        """Return every method, in the order they are asked."""
-        return self.list_methods()
-
-    @cached
-    def verdicts(self) -> tuple[NodeVerdict, ...]:
-        """Return every node's verdict, by name."""
-        return self.list_verdicts().all()
-
-    @cached
-    def brief_verdicts(self) -> tuple[BriefVerdict, ...]:
-        """Return every node's verdict without its reasons, by name."""
-        return self._in_brief.brief()
-
-    def verdict(self, node: str) -> NodeVerdict:
-        """Return one node's verdict, the same as in `verdicts`; the others are computed only if it depends on them."""
-        return self._in_brief.of(node)
-
-    def chains(self, node: str) -> tuple[Mapping[Method, "Chain"], "Chain"]:
-        """Return a node's gates by method, and those of the method that its verdict goes by."""
-        return self._in_brief.chains(node)
-
-    def why(self, node: str) -> str:
-        """Return the reason of a node's verdict."""
-        return self.verdict(node).why
-
-    @property
-    def saves(self) -> Money:
-        """Return what its commands save per hour, together."""
-        return sum(command.savings for command in self.commands)
-
-    @property
-    def taken(self) -> tuple[str, ...]:
-        """Return the nodes that its commands remove."""
-        return tuple(node for command in self.commands for node in command.nodes)
-
-    @cached
-    def _in_brief(self) -> AllVerdicts:
-        return self.list_verdicts()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the JSON of `dovetail plan` (contract.md)."""
-        from dovetail.decide.document import plan_document
-
-        return plan_document(self)
+NOTHING: Final = SteeringPlan()

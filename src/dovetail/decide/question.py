@@ -87,7 +87,7 @@ class Question:
                 marked_for_deletion_nodes=_merged(settings.marked_for_deletion_nodes, flight.leaving_names),
                 nominated_nodes=_merged(settings.nominated_nodes, flight.nominated),
             )
-        return Snapshot.build(self.cluster, self.catalogue, settings, self.now, previous=previous, grown=self.grown)
+        return Snapshot(self.cluster, self.catalogue, settings, self.now, previous=previous, grown=self.grown)
 
 
 def _but_for_time(question: Question) -> dict[str, Persistence]:

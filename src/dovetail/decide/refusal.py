@@ -1,12 +1,13 @@
 """Why a command is refused: the gate, its numbers and one sentence.
 
 A round refuses thousands of nodes, and most of the sentences are never read. Refusals that are common therefore store
-the numbers, and write the sentence and the figures when they are read. Decides nothing. Sits in decide, below the
-gates.
+the numbers, and write the sentence and the figures when they are read. Decides nothing: `gates.price` says which of the
+refusals for a price it is. Sits in decide, below the gates.
 """
 
 from datetime import datetime
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from dovetail.decide.words import clock, dollars, nanoseconds, two_sums
 from dovetail.model.command import Command
 from dovetail.model.money import Money
-from dovetail.model.verdicts import Figure, Gate
+from dovetail.model.verdicts import Figure, Gate, GateResult
 
 PRICE_GATES: Final = (
     Gate.PRICE,
@@ -49,6 +50,10 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     def is_price(self) -> bool:
         """Return whether the pods would have fitted and only the price gates refused."""
         return self.gate in PRICE_GATES
+
+    def as_result(self) -> GateResult:
+        """Return the result of the gate that refused it."""
+        return GateResult(gate=self.gate, passed=False, why=self.why, figures=self.figures, due=self.due)
 
     def told_as(self, kind: "type[Told]", gate: Gate, due: datetime | None, **own: Any) -> "Told":
         """Return the refusal as one of another gate, with that kind's own fields; the numbers stay the same."""
@@ -172,3 +177,60 @@ class NotWorthRestarts(Refusal, frozen=True, kw_only=True):
             "restartsWorth": dollars(self.worth, bare=True),
             "at": None if self.due is None else clock(self.due),
         }
+
+
+@lru_cache(maxsize=1024)
+def not_less(price: Money, least: Money) -> Refusal:
+    """Build the refusal that a replacement costs no less; cached, because machines have few prices."""
+    return Refusal(
+        gate=Gate.PRICE,
+        why=f"No cheaper replacement fits the pods: some of them fit on no other node, and a machine for those costs "
+        f"at least {dollars(least)}/h, not less than the node's {dollars(price)}/h.",
+        figures={"price": dollars(price, bare=True), "cheapestReplacement": dollars(least, bare=True)},
+        simulated=False,
+    )
+
+
+def no_cheaper(price: Money, cheapest: Money | None) -> Refusal:
+    """Build the refusal that nothing cheaper fits."""
+    if cheapest is None:
+        why = "No instance type that fits can be launched now."
+    else:
+        paid = f"the cheapest costs {dollars(cheapest)}, now {dollars(price)} is paid"
+        why = f"No cheaper replacement fits the pods: {paid}."
+    figures: dict[str, Figure] = {"price": dollars(price, bare=True)}
+    if cheapest is not None:
+        figures["cheapestReplacement"] = dollars(cheapest, bare=True)
+    return Refusal(gate=Gate.PRICE, why=why, figures=figures)
+
+
+def below_threshold(
+    savings: Money,
+    price: Money,
+    required: Fraction,
+    *,
+    replaced: bool,
+    cheaper: int | None = None,
+    simulated: bool = True,
+    gate: Gate = Gate.SAVINGS_THRESHOLD,
+) -> Refusal:
+    """Build the refusal that it saves too little for what it disturbs."""
+    return TooLittle(
+        gate=gate,
+        why="",
+        savings=savings,
+        required=required,
+        price=price,
+        replaced=replaced,
+        cheaper=cheaper,
+        simulated=simulated,
+    )
+
+
+def spot_switched_off(price: Money) -> Refusal:
+    """Build the refusal that spot-to-spot consolidation is switched off."""
+    return Refusal(
+        gate=Gate.SPOT_TO_SPOT,
+        why="A spot node would be replaced by a spot node, and spotToSpotConsolidation is off.",
+        figures={"price": dollars(price, bare=True), "spotToSpotConsolidation": False},
+    )

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.price_sum import judge_new_nodes
+from dovetail.decide.gates.price import judge_new_nodes
 from dovetail.decide.methods import drifted, leaving
 from dovetail.decide.methods.method import budget_result, domain_result
 from dovetail.decide.methods.moves import (
@@ -73,7 +73,7 @@ def _still_standing(work: Work, command: Command) -> tuple[list[NodeFacts], Refu
 def _stop(
     scene: Scene, command: Command, facts: NodeFacts, left: dict[str, int], turn: dict[str, GateResult]
 ) -> Refusal | None:
-    chain = scene.chains[facts.name][command.method]
+    chain = scene.chains.of(facts.name, command.method)
     if not chain.open:
         return _as_refusal(facts, chain.results[-1])
     if _only_empties(command) and not facts.empty and scene.settings.rules.revalidates_empty:

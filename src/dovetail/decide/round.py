@@ -6,18 +6,32 @@ that knows them all. Sits in decide, below the decider.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.candidates import Chain
 from dovetail.decide.horizon import next_change
 from dovetail.decide.loads import pool_loads
 from dovetail.decide.methods import drifted, empty, expired, leaving, multi_node, single_node, unhealthy
-from dovetail.decide.methods.backlog import waiting_nodes
-from dovetail.decide.methods.expiry_outlook import LOOK_AHEAD, expiring_nodes
 from dovetail.decide.methods.method import MethodRun, blocked_move
 from dovetail.decide.methods.moves import Move, command_of, score
+from dovetail.decide.methods.outlook import LOOK_AHEAD, expiring_nodes, waiting_nodes
 from dovetail.decide.methods.turns import active_domains
 from dovetail.decide.optimal import value_at_most
-from dovetail.decide.outcome import BudgetRow, BufferRow, CandidateAlone, JudgedMove, MethodResult, RoundResult
+from dovetail.decide.outcome import (
+    BlockedMove,
+    BudgetRow,
+    BufferRow,
+    CandidateAlone,
+    ExpiringNode,
+    JudgedMove,
+    MethodResult,
+    RollChange,
+    SteeringPlan,
+    WaitingNode,
+)
 from dovetail.decide.question import Question
 from dovetail.decide.refusal import Refusal
 from dovetail.decide.rollouts.status import RollStatus, rollouts
@@ -28,9 +42,15 @@ from dovetail.decide.verdict import Verdicts
 from dovetail.decide.warnings import warnings_of
 from dovetail.decide.waste import could_save
 from dovetail.decide.work import Work
-from dovetail.model.command import REASON_OF, Command, Method
+from dovetail.model.cached import cached
+from dovetail.model.catalogue import Catalogue
+from dovetail.model.command import COST_METHODS, REASON_OF, Command, Method
+from dovetail.model.commitments import Bill
 from dovetail.model.karpenter import FeatureGate, assumptions
-from dovetail.model.verdicts import Gate
+from dovetail.model.money import Money, nearest
+from dovetail.model.persistence import PoolLoad
+from dovetail.model.settings import Profile
+from dovetail.model.verdicts import BriefVerdict, Gate, NodeVerdict
 from dovetail.scheduling.simulate import buffers_by_name
 
 METHODS: dict[Method, Callable[[Work], MethodRun]] = {
@@ -58,6 +78,203 @@ _CANDIDATES: dict[Method, Callable[[Scene], Sequence[NodeFacts]]] = {
 }
 
 
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class RoundResult:
+    """Everything a round found. `commands` is what to do now; the rest says why, and why not.
+
+    `next_change` is the earliest time at which the answer could change without an event: a timer ends, a budget's
+    window opens or closes, a node expires. None: never by time alone. `rolling`: what NodePools should say about their
+    rolls from now on. `done`: what the round tried out; `runs`: what the methods found that were asked.
+
+    Immutable. Most is computed on first access, because a controller that only acts does not need 5,000 sentences; the
+    values don't depend on when or in which order they are read.
+    """
+
+    scene: Scene
+    done: Work
+    runs: Mapping[Method, MethodRun]
+    every_candidate: bool
+    commands: tuple[Command, ...]
+    budgets: tuple[BudgetRow, ...]
+    warnings: tuple[str, ...]
+    blocked: tuple[BlockedMove, ...]
+    next_change: datetime | None
+    rolling: tuple[RollChange, ...]
+
+    @property
+    def now(self) -> datetime:
+        """Return when the question was asked."""
+        return self.scene.now
+
+    @property
+    def profile(self) -> Profile:
+        """Return the profile of the rules."""
+        return self.scene.settings.profile
+
+    @property
+    def policy(self) -> str:
+        """Return the name of the policy; empty: none was named."""
+        return self.scene.settings.policy
+
+    @property
+    def called(self) -> str:
+        """Return what people call the rules of this round: the policy, or else the profile."""
+        return self.policy or self.profile.value
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """Return the instance types and prices that it was decided with."""
+        return self.scene.snapshot.catalogue
+
+    @property
+    def assumed(self) -> tuple[str, ...]:
+        """Return what was assumed about Karpenter."""
+        return assumptions(self.scene.settings.karpenter, self.scene.snapshot.surroundings.features)
+
+    @property
+    def feature_gates(self) -> Mapping[str, bool]:
+        """Return Karpenter's feature gates and whether each counts as on."""
+        features = self.scene.snapshot.surroundings.features
+        return {gate.value: features.has(gate) for gate in FeatureGate}
+
+    @cached
+    def buffers(self) -> tuple[BufferRow, ...]:
+        """Return the active CapacityBuffers, by name, with the nodes that hold them."""
+        return _buffers(self.scene)
+
+    @cached
+    def steering(self) -> SteeringPlan:
+        """Return the nodes to close and the pods to mark (docs/rules.md#steering); nothing if steering is off."""
+        return steer(self.scene)
+
+    @cached
+    def expiring(self) -> tuple[ExpiringNode, ...]:
+        """Return the nodes that Karpenter ends by force within a week, and whether budgets can take each before."""
+        return expiring_nodes(self.scene, LOOK_AHEAD)
+
+    @cached
+    def waiting(self) -> tuple[WaitingNode, ...]:
+        """Return the unhealthy, expired and drifted nodes that are not leaving yet, and since when each waits."""
+        return waiting_nodes(self.scene)
+
+    @cached
+    def could_save(self) -> Mapping[str, Money | None]:
+        """Return what removing each node would save per hour, if its pool prices disruption (docs/rules.md#waste)."""
+        return could_save(self._go_on())
+
+    @cached
+    def loads(self) -> Mapping[str, PoolLoad]:
+        """Return the load of every pool that prices restarts (docs/rules.md#one-price)."""
+        return pool_loads(self.scene)
+
+    @cached
+    def value_at_most(self) -> Money | None:
+        """Return an upper bound on the hourly value of any set of the nodes that may go now; None: none may go."""
+        return value_at_most(self.scene)
+
+    @cached
+    def judged_moves(self) -> tuple[JudgedMove, ...]:
+        """Return every cost action that was judged, by pool, as Karpenter's metrics count moves."""
+        return tuple(_judged_moves(self.done, self.runs))
+
+    @cached
+    def rollouts(self) -> tuple[RollStatus, ...]:
+        """Return the state of every roll, by pool."""
+        scene = self.scene
+        if scene.settings.rules.roll_requests and not scene.table.rolling_pools():
+            return ()
+        work = self._go_on()
+        return rollouts(work, self.runs.get(Method.DRIFTED) or drifted.run(work))
+
+    @cached
+    def prices(self) -> Mapping[str, Money]:
+        """Return what each node with a known price costs per hour: what its going by itself would save."""
+        scene = self.scene
+        return {facts.name: scene.shown_price(facts) for facts in scene.nodes if facts.offering_price is not None}
+
+    @property
+    def bill(self) -> Bill | None:
+        """Return what is committed and what is not covered; None if the nodes simply cost the sum of their prices."""
+        return self.scene.bill
+
+    @property
+    def cost_per_hour(self) -> Money:
+        """Return what all nodes with a known price cost per hour."""
+        return sum(self.prices.values()) if self.bill is None else nearest(self.bill.total)
+
+    @property
+    def staying_cost(self) -> Money:
+        """Return the same without nodes that are leaving, where those change what the others cost.
+
+        What commands save is a difference of these: a commitment that a leaving node uses is free again soon.
+        """
+        return self.cost_per_hour if self.bill is None else self.scene.billing.staying
+
+    @cached
+    def methods(self) -> tuple[MethodResult, ...]:
+        """Return every method, in the order they are asked.
+
+        One that was not asked, because another acts, has its candidates and no command.
+        """
+        work, found = self._go_on(), []
+        for method in _methods(self.scene):
+            within = {row.node_pool: row.left_with_domains for row in self.budgets if row.reason is REASON_OF[method]}
+            run, left = self.runs.get(method) or MethodRun(method=method), {**self.scene.left(method), **within}
+            found.append(_method_result(work, run, left, every_candidate=self.every_candidate))
+        return tuple(found)
+
+    @cached
+    def verdicts(self) -> tuple[NodeVerdict, ...]:
+        """Return every node's verdict, by name."""
+        return self._judges().all()
+
+    @cached
+    def brief_verdicts(self) -> tuple[BriefVerdict, ...]:
+        """Return every node's verdict without its reasons, by name."""
+        return self._in_brief.brief()
+
+    def verdict(self, node: str) -> NodeVerdict:
+        """Return one node's verdict, the same as in `verdicts`; the others are computed only if it depends on them."""
+        return self._in_brief.of(node)
+
+    def chains(self, node: str) -> tuple[Mapping[Method, Chain], Chain]:
+        """Return a node's gates by method, and those of the method that its verdict goes by."""
+        return self._in_brief.chains(node)
+
+    def why(self, node: str) -> str:
+        """Return the reason of a node's verdict."""
+        return self.verdict(node).why
+
+    @cached
+    def _in_brief(self) -> Verdicts:
+        return self._judges()
+
+    def _judges(self) -> Verdicts:
+        """Return the nodes' verdicts; methods that were not asked are asked now."""
+        work, methods = self._go_on(), _methods(self.scene)
+        return Verdicts(work, {method: self.runs.get(method) or ask(work) for method, ask in methods.items()})
+
+    def _go_on(self) -> Work:
+        """Return the round's work to go on with, so that no part depends on another."""
+        return Work(self.scene, self.done)
+
+    @property
+    def saves(self) -> Money:
+        """Return what its commands save per hour, together."""
+        return sum(command.savings for command in self.commands)
+
+    @property
+    def taken(self) -> tuple[str, ...]:
+        """Return the nodes that its commands remove."""
+        return tuple(node for command in self.commands for node in command.nodes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the JSON of `dovetail plan` (contract.md)."""
+        from dovetail.decide.document import plan_document
+
+        return plan_document(self)
+
+
 def plan_round(question: Question, *, every_method: bool = False, every_candidate: bool = False) -> RoundResult:
     """Decide what to do next. For repeated rounds use a `Decider`: it gives the same answers faster.
 
@@ -83,36 +300,17 @@ def decide(
     refused = [entry for run in runs.values() for entry in run.refused]
     soonest = next_change(work, refused, [entry for run in runs.values() for entry in run.aside])
     rolling = runs[Method.DRIFTED].rolling if Method.DRIFTED in runs else ()
-    rows = scene.ledger.rows(active_domains(work))
-    done = Work(scene, work)  # the parts go on from here, whatever else is tried out on `work`
     return RoundResult(
-        now=scene.now,
-        profile=scene.settings.profile,
-        policy=scene.settings.policy,
+        scene=scene,
+        done=Work(scene, work),  # the parts go on from here, whatever else is tried out on `work`
+        runs=runs,
+        every_candidate=every_candidate,
         commands=acting.commands if acting else (),
-        budgets=rows,
+        budgets=scene.ledger.rows(active_domains(work)),
         warnings=warnings_of(scene, rolling),
         blocked=tuple(blocked_move(*entry) for entry in refused if entry[1].gate is Gate.SAVINGS_THRESHOLD),
         next_change=soonest,
         rolling=rolling,
-        list_rollouts=lambda: _rollouts(Work(scene, done), runs),
-        list_judged_moves=lambda: tuple(_judged_moves(done, runs)),
-        assumed=assumptions(scene.settings.karpenter, scene.snapshot.surroundings.features),
-        feature_gates={gate.value: scene.snapshot.surroundings.features.has(gate) for gate in FeatureGate},
-        buffers=_buffers(scene),
-        catalogue_source=scene.snapshot.catalogue.source,
-        catalogue_date=scene.snapshot.catalogue.as_of,
-        compute_steering=lambda: steer(scene),
-        compute_expiring=lambda: expiring_nodes(scene, LOOK_AHEAD),
-        list_waiting=lambda: waiting_nodes(scene),
-        compute_could_save=lambda: could_save(Work(scene, done)),
-        compute_loads=lambda: pool_loads(scene),
-        compute_value_at_most=lambda: value_at_most(scene),
-        list_prices=lambda: {f.name: scene.shown_price(f) for f in scene.nodes if f.offering_price is not None},
-        compute_bill=lambda: scene.bill,
-        compute_staying_cost=lambda: scene.billing.staying if scene.bill is not None else None,
-        list_verdicts=lambda: _verdicts(Work(scene, done), runs),
-        list_methods=lambda: _method_results(Work(scene, done), runs, rows, every_candidate=every_candidate),
     )
 
 
@@ -122,30 +320,6 @@ def _methods(scene: Scene) -> Mapping[Method, Callable[[Work], MethodRun]]:
     if any(policy.repair for policy in scene.policies.values()) and not unhealthy.left_to_karpenter(scene):
         return methods
     return {method: ask for method, ask in methods.items() if method is not Method.UNHEALTHY}
-
-
-def _verdicts(work: Work, runs: Mapping[Method, MethodRun]) -> Verdicts:
-    """Return the nodes' verdicts; methods that were not asked are asked now."""
-    methods = _methods(work.scene)
-    return Verdicts(work, {method: runs.get(method) or ask(work) for method, ask in methods.items()})
-
-
-def _rollouts(work: Work, runs: Mapping[Method, MethodRun]) -> tuple[RollStatus, ...]:
-    scene = work.scene
-    if scene.settings.rules.roll_requests and not scene.table.rolling_pools():
-        return ()
-    return rollouts(work, runs.get(Method.DRIFTED) or drifted.run(work))
-
-
-def _method_results(
-    work: Work, runs: Mapping[Method, MethodRun], rows: Sequence[BudgetRow], *, every_candidate: bool
-) -> tuple[MethodResult, ...]:
-    found = []
-    for method in _methods(work.scene):
-        within = {row.node_pool: row.left_with_domains for row in rows if row.reason is REASON_OF[method]}
-        run, left = runs.get(method) or MethodRun(method=method), {**work.scene.left(method), **within}
-        found.append(_method_result(work, run, left, every_candidate=every_candidate))
-    return tuple(found)
 
 
 def _buffers(scene: Scene) -> tuple[BufferRow, ...]:
@@ -163,7 +337,7 @@ def _buffers(scene: Scene) -> tuple[BufferRow, ...]:
 
 def _judged_moves(work: Work, runs: Mapping[Method, MethodRun]) -> Iterator[JudgedMove]:
     """Yield the cost actions of a round by pool, as Karpenter counts them: only the last batch that was tried."""
-    for method in (Method.MULTI_NODE, Method.SINGLE_NODE):
+    for method in COST_METHODS:
         run = runs.get(method)
         if run is None:
             continue

@@ -6,11 +6,13 @@ they try out on it (simulations, judgements) is `work.Work`. Sits in decide, bet
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
+from functools import cache, partial
 
+import numpy as np
 from msgspec.structs import replace
 
 from dovetail.api.policy import effective_policy
@@ -25,9 +27,10 @@ from dovetail.decide.gates.budgets import BudgetLedger
 from dovetail.decide.gates.candidates import Chains
 from dovetail.decide.gates.gate_results import GateContext
 from dovetail.decide.gates.haste import Haste
+from dovetail.decide.gates.open_gates import FirstClosed, OpenGates
 from dovetail.decide.gates.pool_holds import PoolHolds, Waiting, health_holds
 from dovetail.decide.gates.price import Source, required_of
-from dovetail.decide.gates.table import FirstClosed, GateTable, OpenGates
+from dovetail.decide.gates.table import GateTable
 from dovetail.decide.gates.waits import Waits
 from dovetail.decide.in_flight import InFlight
 from dovetail.decide.memory import Memory
@@ -47,39 +50,25 @@ from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Gate, GateResult
 from dovetail.scheduling.entries import SimulationOptions
+from dovetail.scheduling.launch.machines import Amounts
 from dovetail.scheduling.result import NewNode
 from dovetail.scheduling.simulate import carried_by_nodes, planned_places, simulate
 from dovetail.scheduling.snapshot import Snapshot
 
 
-class _Awaiting:
-    """The nodes that waiting pods would go to.
+def _awaited_nodes(snapshot: Snapshot, settings: Settings, in_flight: InFlight) -> Mapping[str, tuple[Pod, ...]]:
+    """Return the nodes that waiting pods (pending, or of leaving nodes) would go to, and these pods.
 
-    Apart from the scene, so that the chains of gates don't refer to it: such a cycle would keep a whole round in
-    memory until the garbage collector runs.
+    Karpenter nominates such nodes, but no object shows it. Computed only if a node could be deleted as empty.
     """
-
-    def __init__(self, snapshot: Snapshot, settings: Settings, in_flight: InFlight) -> None:
-        self.snapshot, self.settings, self.in_flight = snapshot, settings, in_flight
-
-    def by_node(self) -> Mapping[str, tuple[Pod, ...]]:
-        """Return the pods (pending, or of leaving nodes) that would go to each node.
-
-        Karpenter nominates such nodes, but no object shows it. Computed only if a node could be deleted as empty.
-        """
-        return self._found
-
-    @cached
-    def _found(self) -> Mapping[str, tuple[Pod, ...]]:
-        snapshot = self.snapshot
-        if not self.settings.rules.waiting_pods_nominate:
-            return {}
-        if not snapshot.pending and not any(pods for _, pods in snapshot.leaving):
-            return {}
-        found = simulate(snapshot, (), SimulationOptions(strict_reserved=True), self.in_flight.under_way)
-        virtual = frozenset(map(id, snapshot.surroundings.virtual))
-        landed = {p.node: tuple(pod for pod in p.pods if id(pod) not in virtual) for p in found.placements}
-        return {node: pods for node, pods in landed.items() if pods}
+    if not settings.rules.waiting_pods_nominate:
+        return {}
+    if not snapshot.pending and not any(pods for _, pods in snapshot.leaving):
+        return {}
+    found = simulate(snapshot, (), SimulationOptions(strict_reserved=True), in_flight.under_way)
+    virtual = frozenset(map(id, snapshot.surroundings.virtual))
+    landed = {p.node: tuple(pod for pod in p.pods if id(pod) not in virtual) for p in found.placements}
+    return {node: pods for node, pods in landed.items() if pods}
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,31 +217,37 @@ class Scene:
     @cached
     def chains(self) -> Chains:
         """Return gates 1 to 7 of every node, for every method."""
-        return Chains(self.by_name, self.gate_context, self._awaiting.by_node, self._open_gates.closed_for)
+        return Chains(self.by_name, self.gate_context, self._awaited, self._open_gates.closed_for)
 
     @cached
-    def _awaiting(self) -> _Awaiting:
-        return _Awaiting(self.snapshot, self.settings, self.in_flight)
+    def _awaited(self) -> Callable[[], Mapping[str, tuple[Pod, ...]]]:
+        """Return a function without a reference to the scene: a cycle would keep a round until garbage is collected."""
+        return cache(partial(_awaited_nodes, self.snapshot, self.settings, self.in_flight))
 
     @property
     def awaited(self) -> Mapping[str, tuple[Pod, ...]]:
         """Return the nodes that waiting pods (pending, or of leaving nodes) would go to, and these pods."""
-        return self._awaiting.by_node()
+        return self._awaited()
 
     @cached
     def totals(self) -> dict[str, PoolTotals]:
         """Return the pool totals that the Balanced policy compares with."""
-        return pool_totals(self.nodes, self.chains, self.settings)
+        return pool_totals(
+            self.nodes, lambda facts: self.chains.of(facts.name, Method.EMPTY).passed_pods, self.settings
+        )
 
     @cached
-    def closed(self) -> tuple[int, ...]:
-        """Return nodes that a cost action may not move pods to."""
-        return tuple(map(self.index_of, self.table.closed_to_moved_pods(self.now)))
+    def closed(self) -> frozenset[int]:
+        """Return the places of nodes that a cost action may not move pods to."""
+        return frozenset(map(self.index_of, self.table.closed_to_moved_pods(self.now)))
 
     @cached
-    def closed_nodes(self) -> frozenset[int]:
-        """Return the same as a set."""
-        return frozenset(self.closed)
+    def room_for_moved(self) -> Amounts:
+        """Return the free resources of the nodes that a cost action may move pods to; of the others, nothing."""
+        frame = self.snapshot.frame
+        takes = frame.open.copy()
+        takes[list(self.closed)] = False
+        return np.where(takes[:, None], frame.room, 0)
 
     @cached
     def needs(self) -> NeedRows:
@@ -297,7 +292,7 @@ class Scene:
 
     @cached
     def _open_gates(self) -> OpenGates:
-        return OpenGates(self.table, self.gate_context, self._awaiting.by_node)
+        return OpenGates(self.table, self.gate_context, self._awaited)
 
     @cached
     def victims(self) -> Victims:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from dovetail.decide.facts.node_facts import NodeFacts, rescheduling_costs
 from dovetail.decide.facts.victims import STAYS
+from dovetail.decide.outcome import NOTHING, SteeringPlan
 from dovetail.decide.scene import Scene
-from dovetail.decide.steering_plan import NOTHING, SteeringPlan
 from dovetail.model.karpenter import FeatureGate
 from dovetail.model.money import Money
 from dovetail.model.settings import SteeringMode
@@ -52,13 +52,11 @@ def _karpenter_marks(scene: Scene) -> bool:
 
 def _open_ones(scene: Scene) -> list[NodeFacts]:
     """Return the nodes that may be steered: managed, in use, and neither leaving, nominated nor young."""
-    managed, latest = scene.gate_context.managed_pools, scene.now - YOUNG
+    manages, latest = scene.gate_context.manages, scene.now - YOUNG
     return [
         facts
         for facts in scene.nodes
-        if (since := facts.steered_since) is not None
-        and since <= latest
-        and (managed is None or facts.pool_name in managed)
+        if (since := facts.steered_since) is not None and since <= latest and manages(facts.pool_name)
     ]
 
 
@@ -73,15 +71,14 @@ def _ranked(nodes: Sequence[NodeFacts], scale: Money) -> list[NodeFacts]:
 def _closing(scene: Scene, ranked: Sequence[NodeFacts]) -> list[NodeFacts]:
     """Return the first nodes in rank whose pods fit in the room of all others; one that is closing may be left out."""
     frame, needs, index = scene.snapshot.frame, scene.needs, scene.snapshot.index
-    room: Floats = np.where(frame.open[:, None], np.maximum(frame.room, 0), 0).astype(np.float64)
+    room: Floats = np.where(frame.open[:, None], frame.room, 0).astype(np.float64)
     left: Floats = room.sum(axis=0)
     asked: Floats = np.zeros(frame.room.shape[1])
     chosen: list[NodeFacts] = []
     begin, count = 0, _FIRST
     while begin < len(ranked):
         part = ranked[begin : begin + count]
-        rows = needs.of(part, scene.snapshot)
-        demand = needs.demand[rows].astype(np.float64)
+        demand = needs.demand_of(part, scene.snapshot).astype(np.float64)
         own = room[[index.get(facts.name, -1) for facts in part]]
         sums = np.cumsum(np.concatenate((asked[None], demand)), axis=0)[1:]
         rests = np.subtract.accumulate(np.concatenate((left[None], own)), axis=0)[1:]

@@ -14,10 +14,10 @@ from itertools import accumulate
 import msgspec
 
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.candidates import Chain
-from dovetail.decide.gates.gate_results import passed, pod_name
+from dovetail.decide.gates.candidates import Chain, methods_of
+from dovetail.decide.gates.gate_results import passed
 from dovetail.decide.gates.method_rules import wants
-from dovetail.decide.gates.table import FirstClosed
+from dovetail.decide.gates.open_gates import FirstClosed
 from dovetail.decide.methods import leaving, moves, single_node
 from dovetail.decide.methods.method import MethodRun
 from dovetail.decide.methods.moves import Move
@@ -128,7 +128,7 @@ class Verdicts:
     def _chain(self, facts: NodeFacts, decided: "_Decided") -> Chain:
         """Return the gates of the method that decides; no others are written out."""
         method, _, answer = decided
-        chain = self._scene.chains[facts.name][method]
+        chain = self._scene.chains.of(facts.name, method)
         return chain.then(*_in_words(self._scene, self._runs[method], facts, answer)) if chain.open else chain
 
     def _decided(self, facts: NodeFacts, outlook: FirstClosed, wanted: Method | None) -> "_Decided":
@@ -189,8 +189,9 @@ def chains_of(
     """
     scene = work.scene
     chains = {}
-    for method, chain in scene.chains[facts.name].items():
+    for method in methods_of(facts):
         if _is_asked(method, runs, facts, batch):
+            chain = scene.chains.of(facts.name, method)
             if chain.open:
                 answer = _answer(work, runs[method], facts, thorough=thorough)
                 chain = chain.then(*_in_words(scene, runs[method], facts, answer))
@@ -239,7 +240,7 @@ def _in_words(scene: Scene, run: MethodRun, facts: NodeFacts, answer: _Answer) -
             return within, placed, _saves(answer.savings, answer.required_savings, "It")
         return within, placed
     if run.method is not Method.SINGLE_NODE and isinstance(answer, Refusal):
-        return within, _with_sizes(scene, facts, _refused(answer))
+        return within, _with_sizes(scene, facts, answer.as_result())
     results = _priced(single_node.in_words(scene, facts, answer))
     return (within, *results[:-1], _with_sizes(scene, facts, results[-1]))
 
@@ -247,15 +248,15 @@ def _in_words(scene: Scene, run: MethodRun, facts: NodeFacts, answer: _Answer) -
 def _with_sizes(scene: Scene, facts: NodeFacts, result: GateResult) -> GateResult:
     """Return a refusal that also names a pod of the node that comes back with another size, if there is one."""
     snapshot = scene.snapshot
-    sizes, index = snapshot.surroundings.coming, snapshot.node_index(facts.name)
+    sizes, index = snapshot.surroundings.coming, snapshot.index.get(facts.name)
     if result.passed or not sizes or index is None:
         return result
-    changed = [(pod, words) for pod in snapshot.movable(index) if (words := sizes.words(pod))]
+    changed = [(pod, words) for pod in snapshot.movers(index).pods if (words := sizes.words(pod))]
     if not changed:
         return result
     pod, words = changed[0]
     more = f", and {len(changed) - 1} more of its pods do with theirs" if len(changed) > 1 else ""
-    return msgspec.structs.replace(result, why=f"{result.why} Its pod {pod_name(pod)} {words}{more}.")
+    return msgspec.structs.replace(result, why=f"{result.why} Its pod {pod.metadata.key} {words}{more}.")
 
 
 def _held(scene: Scene, run: MethodRun, facts: NodeFacts) -> GateResult | None:
@@ -292,8 +293,8 @@ def _budget_passed(scene: Scene, method: Method, facts: NodeFacts) -> GateResult
 def _priced(outcome: Move | Refusal) -> tuple[GateResult, ...]:
     if isinstance(outcome, Refusal):
         if outcome.is_price and outcome.simulated:
-            return (passed(Gate.SIMULATION, "Every pod finds a place."), _refused(outcome))
-        return (_refused(outcome),)
+            return (passed(Gate.SIMULATION, "Every pod finds a place."), outcome.as_result())
+        return (outcome.as_result(),)
     approved = outcome.approved
     return (
         passed(Gate.SIMULATION, "Every pod finds a place."),
@@ -311,10 +312,6 @@ def _saves(savings: Money, required: Money | Fraction, what: str) -> GateResult:
             "requiredSavingsPerHour": dollars(required, bare=True),
         },
     )
-
-
-def _refused(refusal: Refusal) -> GateResult:
-    return GateResult(gate=refusal.gate, passed=False, why=refusal.why, figures=refusal.figures, due=refusal.due)
 
 
 def deciding(scene: Scene, facts: NodeFacts, chains: Mapping[Method, Chain]) -> Chain:

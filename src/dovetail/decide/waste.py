@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates import balanced
-from dovetail.decide.gates.price_sum import judge_new_nodes
+from dovetail.decide.gates.price import judge_new_nodes
 from dovetail.decide.gates.restart_price import AskedEarnings
 from dovetail.decide.methods.moves import NOTHING_NEEDED, Possible, refuse_back_off, refuse_unplaced
 from dovetail.decide.refusal import NotWastedEnough, NotWorthRestarts, Refusal, TooLittle

@@ -18,9 +18,8 @@ from dovetail.scheduling.result import SimulationResult
 from dovetail.scheduling.simulate import simulate
 
 if TYPE_CHECKING:
-    from dovetail.decide.methods.moves import Move, Possible
+    from dovetail.decide.methods.moves import Found, Move, Possible
     from dovetail.decide.refusal import Refusal
-    from dovetail.decide.search.found import Found
 
 _Key = tuple[tuple[int, ...], bool, TypeBits, bool]
 """A simulation: the places of the nodes that go, whether for cost, the types of new nodes, whether it may stop."""
@@ -66,7 +65,7 @@ class Work:
             key = unbounded if unbounded in self._asked else key
         result = self._results.get(key)
         if result is None:
-            closed, most = (scene.closed_nodes, scene.new_nodes_max) if for_cost else ((), None)
+            closed, most = (scene.closed, scene.new_nodes_max) if for_cost else ((), None)
             prefers = scene.settings.preferences_open_nodes or not for_cost
             options = SimulationOptions(
                 closed=closed,

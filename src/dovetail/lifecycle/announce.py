@@ -18,17 +18,18 @@ from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run, View, claim_of, is_initialized
 from dovetail.lifecycle.commands.machine import Phase, Signal
 from dovetail.lifecycle.decisions import Decision
-from dovetail.lifecycle.expiry import ExpiryChanged, expiry_reports
 from dovetail.lifecycle.messages import Instruction, ObjectObserved, PublishEvent
 from dovetail.lifecycle.reports import (
     BudgetChanged,
     CommandAdvanced,
     DisruptedNode,
+    ExpiryChanged,
     MovesBlocked,
     RecordIgnored,
     Report,
     VerdictsChanged,
     Warned,
+    expiry_reports,
     some_of,
 )
 from dovetail.model import names

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Protocol
 
-from dovetail.decide.outcome import BlockedMove, BudgetRow, ExpiringNode, RollChange
+from dovetail.decide.outcome import BlockedMove, BudgetRow, ExpiringNode, RollChange, SteeringPlan
 from dovetail.decide.question import Question
 from dovetail.decide.refusal import Refusal
 from dovetail.decide.rollouts.status import RollStatus
-from dovetail.decide.steering_plan import SteeringPlan
 from dovetail.model.command import Command
 from dovetail.model.money import Money
 from dovetail.model.persistence import PoolLoad
@@ -20,7 +19,7 @@ from dovetail.model.verdicts import BriefVerdict
 
 
 class Decision(Protocol):
-    """What the engine reads of a round's result (`decide.outcome.RoundResult` has more)."""
+    """What the engine reads of a round's result (`decide.round.RoundResult` has more)."""
 
     @property
     def commands(self) -> tuple[Command, ...]:

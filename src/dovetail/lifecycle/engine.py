@@ -13,8 +13,8 @@ from typing import assert_never
 
 from dovetail.decide.decider import Decider
 from dovetail.decide.in_flight import InFlight
+from dovetail.decide.outcome import NOTHING
 from dovetail.decide.question import Question
-from dovetail.decide.steering_plan import NOTHING
 from dovetail.lifecycle.announce import VERDICTS_EVERY, Announcer
 from dovetail.lifecycle.command_runner import CommandRunner
 from dovetail.lifecycle.commands import draining

@@ -5,19 +5,21 @@ specially matches on the types and ends in `assert_never`, so that a new one can
 here and its name in `Report`. Never answered. Sits at the bottom of lifecycle, beside `messages`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, timedelta
 from enum import Enum
 from typing import ClassVar, Final
 
+from dovetail.decide.methods.outlook import expiring_days
+from dovetail.decide.outcome import ExpiringNode
 from dovetail.lifecycle.commands.machine import Phase, Signal
-from dovetail.lifecycle.expiry import ExpiryChanged
-from dovetail.lifecycle.outcome import CommandOutcome
 from dovetail.model.command import Action, Method
 from dovetail.model.policies.policy import Reason
 
 Figures = dict[str, str | int | float]
 _NAMED_MAX: Final = 4
+_DAY: Final = timedelta(days=1)
 
 
 def some_of(names: Sequence[str]) -> str:
@@ -500,6 +502,97 @@ class ViewIsOld:
     def figures(self) -> Figures:
         """Return the kinds."""
         return {"kinds": ",".join(self.kinds)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiryChanged:
+    """How many nodes of a pool Karpenter ends by force within a day and a week; `late`: that budgets can't take before.
+
+    `why`: the days on which they can't, in words.
+    """
+
+    topic: ClassVar[str] = "expiry"
+    pool: str
+    within_day: int
+    within_week: int
+    late: int
+    why: str = ""
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        if self.why:
+            return self.why
+        return f"{self.within_week} nodes of NodePool {self.pool} expire within a week, {self.within_day} within a day"
+
+    @property
+    def figures(self) -> Figures:
+        """Return the numbers."""
+        return {"pool": self.pool, "withinDay": self.within_day, "withinWeek": self.within_week, "late": self.late}
+
+
+def expiry_reports(nodes: Iterable[ExpiringNode]) -> dict[str, ExpiryChanged]:
+    """Build the report of every pool that has such nodes, by name."""
+    pools: dict[str, list[ExpiringNode]] = {}
+    for entry in nodes:
+        pools.setdefault(entry.node_pool, []).append(entry)
+    return {
+        pool: ExpiryChanged(
+            pool=pool,
+            within_day=sum(entry.left <= _DAY for entry in entries),
+            within_week=len(entries),
+            late=sum(not entry.in_time for entry in entries),
+            why="; ".join(text for day in expiring_days(entries, UTC) if (text := day.late(UTC))),
+        )
+        for pool, entries in pools.items()
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOutcome:
+    """The outcome of a command within an hour of its end (`memory.outcomes`).
+
+    `promised`: dollars per hour, and so the dollars of that hour; `saved`: dollars. `reopened`: nodes that a
+    provisioner opened in its pools since. `pods`: how many it moved; `moved_again`: how many of those another command
+    moved since.
+    """
+
+    topic: ClassVar[str] = "outcome"
+    command_id: str
+    action: Action
+    pools: tuple[str, ...]
+    promised: float
+    saved: float
+    reopened: int
+    pods: int
+    moved_again: int
+
+    @property
+    def held(self) -> bool:
+        """Return whether it kept at least nine tenths of its promise, and moved no pod that was soon moved again."""
+        return self.saved >= 0.9 * self.promised and not self.moved_again
+
+    @property
+    def message(self) -> str:
+        """Return it in words."""
+        return (
+            f"{self.action.value} promised ${self.promised:.4g}/h and saved ${self.saved:.4g} in its first hour; "
+            f"{self.reopened} node{'' if self.reopened == 1 else 's'} reopened, {self.moved_again} of {self.pods} "
+            f"pod{'' if self.pods == 1 else 's'} moved again"
+        )
+
+    @property
+    def figures(self) -> Figures:
+        """Return everything, lists joined by commas."""
+        return {
+            "action": self.action.value,
+            "pools": ",".join(self.pools),
+            "promised": self.promised,
+            "saved": self.saved,
+            "reopened": self.reopened,
+            "pods": self.pods,
+            "movedAgain": self.moved_again,
+        }
 
 
 Report = (

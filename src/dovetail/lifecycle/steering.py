@@ -9,7 +9,7 @@ attempt a minute. Sits in lifecycle, below `engine`.
 from collections.abc import Callable
 from typing import Final
 
-from dovetail.decide.steering_plan import SteeringPlan, Victim
+from dovetail.decide.outcome import SteeringPlan, Victim
 from dovetail.lifecycle.column import Place
 from dovetail.lifecycle.commands.attempts import RIGHT_MISSING, SECOND, Attempts
 from dovetail.lifecycle.messages import (

@@ -18,7 +18,7 @@ from secrets import token_bytes
 from typing import Final
 
 from dovetail.api.reading.admitted import Shared
-from dovetail.decide.outcome import RoundResult
+from dovetail.decide.round import RoundResult
 from dovetail.lifecycle.commands.seal import Seal, admit
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import (

@@ -110,7 +110,7 @@ class Listing(Sequence[Item]):
 
 def are_the_same(some: Sequence[object], others: Sequence[object]) -> bool:
     """Return whether two sequences hold identical objects."""
-    return len(some) == len(others) and all(map(is_, some, others))
+    return some is others or (len(some) == len(others) and all(map(is_, some, others)))
 
 
 class Table(dict[str, Value]):

@@ -16,8 +16,8 @@ from dovetail.api.policy import effective_policy
 from dovetail.api.rolling import annotations_of, begin_domain
 from dovetail.decide.gates.budgets import domain_at_turn
 from dovetail.decide.methods.static import template_replacement
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
+from dovetail.decide.round import RoundResult
 from dovetail.model import names
 from dovetail.model.catalogue import Catalogue, InstanceType
 from dovetail.model.cluster import Cluster
@@ -189,7 +189,7 @@ def _sorted(items: Iterable) -> tuple:  # type: ignore[type-arg]
 def _moved(pods: Iterable[Pod], gone: frozenset[str], bound: dict[str, str], spare: str) -> Iterable[Pod]:
     for pod in pods:
         here = pod.spec.node_name in gone
-        target = bound.get(f"{pod.metadata.namespace}/{pod.metadata.name}") if here or bound else None
+        target = bound.get(pod.metadata.key) if here or bound else None
         if target is not None:
             yield _on(pod, target)
         elif not here:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from dovetail.decide.gates.budgets import REASONS, Allowance, BudgetLedger, flat_allowance, is_active
 from dovetail.decide.gates.pool_holds import window_hold
-from dovetail.decide.methods.expiry_outlook import expiring_nodes
+from dovetail.decide.methods.outlook import expiring_nodes
 from dovetail.decide.methods.turns import active_domains
 from dovetail.decide.outcome import ExpiringNode
 from dovetail.decide.question import Question

@@ -15,8 +15,8 @@ from dovetail.api.drift import unmet_requirement
 from dovetail.api.pool_hash import POOL_HASH_VERSION, pool_hash
 from dovetail.decide.document import Json
 from dovetail.decide.gates.budgets import domain_of
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
+from dovetail.decide.round import RoundResult
 from dovetail.decide.scene import Scene
 from dovetail.decide.words import clock
 from dovetail.model import names

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dovetail.decide.document import Json, action
-from dovetail.decide.outcome import RoundResult
+from dovetail.decide.round import RoundResult
 from dovetail.decide.words import cents
 from dovetail.model.verdicts import ELIGIBLE, Gate, NodeVerdict
 from dovetail.plan.to_end import ToEnd

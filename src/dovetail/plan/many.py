@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from dovetail.decide.outcome import RoundResult
+from dovetail.decide.round import RoundResult
 from dovetail.decide.words import cents
 from dovetail.model.money import Money, format_money
 from dovetail.plan.blocking.blockers import Blocker

@@ -13,7 +13,6 @@ from dovetail.decide.facts.drainability import Guards, protection
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates import node_rules
 from dovetail.decide.gates.candidates import NODE_RULES, OWN_RULES, pod_rules
-from dovetail.decide.gates.gate_results import pod_name
 from dovetail.decide.methods.method import budget_result
 from dovetail.decide.scene import Scene
 from dovetail.decide.work import Work
@@ -75,11 +74,10 @@ def utilisation_of(scene: Scene, facts: NodeFacts) -> dict[str, float]:
         return {}
     room = scene.snapshot.states[place].allocatable
     asked: dict[str, int] = {}
-    for pod in scene.snapshot.pods_on[place]:
-        if not is_terminal(pod):
-            requests = scene.snapshot.class_of(pod).info.requests
-            for name in _RESOURCES:
-                asked[name] = asked.get(name, 0) + requests.get(name, 0)
+    bindings = scene.snapshot.bindings
+    for pod, cls in zip(scene.snapshot.pods_on[place], bindings.classes_at(bindings.on_node(place)), strict=True):
+        for name in () if is_terminal(pod) else _RESOURCES:
+            asked[name] = asked.get(name, 0) + cls.info.requests.get(name, 0)
     return {name: asked.get(name, 0) / room[name] for name in _RESOURCES if room.get(name)}
 
 
@@ -106,7 +104,7 @@ def _landings(work: Work, facts: NodeFacts) -> tuple[tuple[PodLanding, ...], tup
         return (), ()
     found = work.simulate((facts,), for_cost=True)
     owners = Owners(scene.snapshot.cluster)
-    own = {pod_name(pod): pod for pod in facts.reschedulable}
+    own = {pod.metadata.key: pod for pod in facts.reschedulable}
     sizes = scene.snapshot.surroundings.coming
     landings: dict[str, PodLanding] = {}
 
@@ -119,17 +117,17 @@ def _landings(work: Work, facts: NodeFacts) -> tuple[tuple[PodLanding, ...], tup
 
     for placement in found.placements:
         for pod in placement.pods:
-            add(pod_name(pod), node=placement.node)
+            add(pod.metadata.key, node=placement.node)
     new_nodes = []
     for entry in found.new_nodes:
         kinds = [kind.name for kind in entry.instance_types]
         label = f"{kinds[0] if kinds else 'a node'} of {entry.pool}"
-        if any(pod_name(pod) in own for pod in entry.pods):
+        if any(pod.metadata.key in own for pod in entry.pods):
             new_nodes.append(label)
         for pod in entry.pods:
-            add(pod_name(pod), new=label)
+            add(pod.metadata.key, new=label)
     for stuck in found.unplaced:
-        add(pod_name(stuck.pod), why=stuck.why)
+        add(stuck.pod.metadata.key, why=stuck.why)
     for name in own:
         if name not in landings:
             add(name, why="it does not take part: it can't be evicted now")
@@ -165,7 +163,7 @@ def _pod_vetoes(scene: Scene, facts: NodeFacts) -> Iterator[GateResult]:
     place = scene.index_of(facts)
     said = set()
     for pod in scene.snapshot.pods_on[place] if place >= 0 else ():
-        name = pod_name(pod)
+        name = pod.metadata.key
         guarded = protection(pod, scene.now, durations=guards.durations)
         if guarded is not None:
             why = f"Pod {name} says {names.DO_NOT_DISRUPT}={guarded.value}."

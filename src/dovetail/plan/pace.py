@@ -1,7 +1,7 @@
 """How long planned commands take: by the budgets, windows, rates and timers of their pools.
 
 Commands start in the order of the plan, as early as the rules of their pools allow, side by side where budgets allow
-it. A launch and a drain take as long as `rollout status` assumes (`decide.facts.launches`); what a cloud, a
+it. A launch and a drain take as long as `rollout status` assumes (`decide.facts.node_facts`); what a cloud, a
 PodDisruptionBudget or a person delays is not known. `plan.to_end` and `plan.change` ask. Decides nothing. Sits in plan.
 """
 
@@ -11,11 +11,19 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from dovetail.api.pool_marks import Departure, read_history
-from dovetail.decide.facts.launches import DRAIN, usual_launch
-from dovetail.decide.gates.budgets import amount_of, domain_of, flat_allowance, is_active, names_reason, rate_allowance
+from dovetail.decide.facts.node_facts import DRAIN, usual_launch
+from dovetail.decide.gates.budgets import (
+    amount_of,
+    domain_of,
+    flat_allowance,
+    is_active,
+    names_reason,
+    rate_allowance,
+    rate_span,
+)
 from dovetail.decide.gates.pool_holds import window_edges, window_hold
 from dovetail.decide.scene import Scene
-from dovetail.model.command import REASON_OF, Command, Method
+from dovetail.model.command import COST_METHODS, REASON_OF, Command, Method
 from dovetail.model.policies.policy import Budget, DisruptionPolicy, Reason
 from dovetail.model.settings import Settings, StabilizationEnds
 from dovetail.model.timing.duration import format_duration, later
@@ -24,7 +32,6 @@ LANDED: Final = timedelta(seconds=60)
 """How long moved pods take to be ready, if stabilization ends when they are."""
 BY_ITSELF: Final = "how long a node takes to launch and drain"
 _HORIZON: Final = timedelta(days=366)
-_COST: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,14 +171,14 @@ class _Schedule:
             yield from self._rates(pool, policy, nodes, command.reason, at)
             if command.method is Method.DRIFTED:
                 yield from self._topology(pool, policy, command, at)
-        if command.method in _COST:
+        if command.method in COST_METHODS:
             for pool in {*command.nodes, *(pool for _, pool in command.opened)}:
                 ends, quiet = self._ends.get(pool, at), self._settled.get(pool, at)
                 if ends > at:
                     yield _Wait(BY_ITSELF, ends)
                 elif quiet > at:
                     yield _Wait("the stabilization after each action", quiet)
-        if command.method in _COST or command.method is Method.EMPTY:
+        if command.method in COST_METHODS or command.method is Method.EMPTY:
             yield from self._timers(command, at)
 
     def _windows(self, pool: str, policy: DisruptionPolicy, reason: Reason, at: datetime) -> Iterator[_Wait]:
@@ -203,7 +210,7 @@ class _Schedule:
             ]
             allowance = rate_allowance(budget, count, past, 0, at)
             if allowance.left < min(nodes, max(1, allowance.allowed)):
-                span = timedelta(microseconds=-(-budget.per // 1000))
+                span = rate_span(budget)
                 frees = [later(entry.at, budget.per) for entry in past if at - span < entry.at <= at]
                 yield _Wait(_named(pool, budget), min(frees, default=None) if allowance.allowed else None)
 
@@ -254,7 +261,7 @@ def _stabilization(method: Method, settings: Settings) -> timedelta:
     if method is Method.UNHEALTHY:
         return timedelta()
     window = timedelta(microseconds=length.get(method, windows.cost) // 1000)
-    lands = method in _COST and settings.stabilization_ends is StabilizationEnds.LANDED
+    lands = method in COST_METHODS and settings.stabilization_ends is StabilizationEnds.LANDED
     return min(window, LANDED) if lands else window
 
 

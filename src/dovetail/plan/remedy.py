@@ -12,8 +12,8 @@ from dovetail.api.policy import effective_policy
 from dovetail.api.pool_marks import read_pause
 from dovetail.decide.document import unpriced_nodes
 from dovetail.decide.gates.budgets import flat_allowance
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
+from dovetail.decide.round import RoundResult
 from dovetail.decide.words import dollars
 from dovetail.model.policies.policy import DisruptionPolicy, Reason
 from dovetail.model.timing.duration import HOUR

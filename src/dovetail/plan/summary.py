@@ -10,7 +10,7 @@ from datetime import datetime
 from dovetail.decide.billing_words import bill_text, monthly
 from dovetail.decide.document import price_age_days, unpriced_nodes
 from dovetail.decide.optimal import optimal_of
-from dovetail.decide.outcome import RoundResult
+from dovetail.decide.round import RoundResult
 from dovetail.decide.words import cents, clock, dollars, seconds
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command, Replacement

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from dovetail.decide.decider import Decider
 from dovetail.decide.document import Json, action, optimal_document
 from dovetail.decide.optimal import Optimal, is_for_savings, open_nodes, optimal_of
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
+from dovetail.decide.round import RoundResult
 from dovetail.decide.words import clock
 from dovetail.model.command import Command
 from dovetail.model.money import HOURS_A_MONTH, Money, format_money

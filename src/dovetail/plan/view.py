@@ -10,15 +10,14 @@ from typing import Any, Final
 
 from dovetail.decide.document import budget_rows
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
+from dovetail.decide.round import RoundResult
 from dovetail.decide.scene import Scene
 from dovetail.decide.words import clock
 from dovetail.decide.work import Work
 from dovetail.model import names
 from dovetail.model.cluster import Cluster
 from dovetail.model.command import Command
-from dovetail.model.objects import Pod
 from dovetail.model.verdicts import ELIGIBLE, NodeVerdict
 from dovetail.plan.apply import apply_commands
 from dovetail.plan.blocking.owners import Owners
@@ -87,7 +86,7 @@ def _pods(cluster: Cluster, place: dict[str, int]) -> tuple[Json, list[str], dic
         cpu, memory = asks.get("cpu", 0), asks.get("memory", 0)
         before = used.get(node, (0, 0))
         used[node] = (before[0] + cpu, before[1] + memory)
-        columns["name"].append(f"{pod.metadata.namespace}/{pod.metadata.name}")
+        columns["name"].append(pod.metadata.key)
         columns["node"].append(place[node])
         columns["workload"].append(workloads.setdefault(owners.of(pod).name, len(workloads)))
         columns["cpu"].append(cpu)
@@ -219,7 +218,7 @@ def moves_of(work: Work, node: str, commands: Sequence[Command]) -> Json | None:
     facts = scene.by_name.get(node)
     if facts is None or facts.empty or scene.index_of(facts) < 0:
         return None
-    own = frozenset(_name(pod) for pod in facts.reschedulable)
+    own = frozenset(pod.metadata.key for pod in facts.reschedulable)
     command = next((entry for entry in commands if node in entry.nodes), None)
     if command is not None:
         to = [(entry.node, entry.pods) for entry in command.placements]
@@ -229,24 +228,20 @@ def moves_of(work: Work, node: str, commands: Sequence[Command]) -> Json | None:
         ]
         return _moves(node, ((where, [pod for pod in pods if pod in own]) for where, pods in to), ())
     found = work.simulate((facts,), for_cost=True)
-    to = [(entry.node, tuple(map(_name, entry.pods))) for entry in found.placements]
+    to = [(entry.node, tuple(pod.metadata.key for pod in entry.pods)) for entry in found.placements]
     to += [
         (
             f"new {entry.instance_types[0].name if entry.instance_types else 'node'} of {entry.pool}",
-            tuple(map(_name, entry.pods)),
+            tuple(pod.metadata.key for pod in entry.pods),
         )
         for entry in found.new_nodes
     ]
-    stuck = [f"{_name(entry.pod)}: {entry.why}" for entry in found.blocking[:5] if _name(entry.pod) in own]
+    stuck = [f"{entry.pod.metadata.key}: {entry.why}" for entry in found.blocking[:5] if entry.pod.metadata.key in own]
     return _moves(node, ((where, [pod for pod in pods if pod in own]) for where, pods in to), stuck)
 
 
 def _moves(node: str, to: Iterable[tuple[str, list[str]]], stuck: Sequence[str]) -> Json:
     return {"node": node, "to": [{"node": where, "pods": pods} for where, pods in to if pods], "stuck": list(stuck)}
-
-
-def _name(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
 # ---------------------------------------------------------------- what would change a verdict

@@ -25,7 +25,7 @@ _SETS_MAX: Final = 1000
 _OLD_NAMES = {new: old for old, new in ALIASES.items()}
 
 
-def _taint_mark(taints: Sequence[Taint]) -> tuple[tuple[str, str, str], ...]:
+def _taint_key(taints: Sequence[Taint]) -> tuple[tuple[str, str, str], ...]:
     return tuple((taint.key, taint.value, taint.effect) for taint in taints)
 
 
@@ -54,9 +54,9 @@ class _TaintCodes:
 
     def read(self, places: Iterable[int], rows: Iterable[tuple[Taint, ...]]) -> None:
         """Read the taints of the nodes at some places."""
-        known = {_taint_mark(taints): code for code, taints in enumerate(self.sets)}
+        known = {_taint_key(taints): code for code, taints in enumerate(self.sets)}
         for place, taints in zip(places, rows, strict=True):
-            code = known.setdefault(_taint_mark(taints), len(known))
+            code = known.setdefault(_taint_key(taints), len(known))
             if code == len(self.sets):
                 self.sets.append(taints)
             self.codes[place] = code
@@ -156,9 +156,9 @@ class NodeColumns:
 
     def tolerated(self, tolerations: tuple[Toleration, ...], *, raw: bool = False) -> Mask:
         """Return the nodes whose taints are all tolerated; `raw`: including taints that go away while a node starts."""
-        mark = (raw, tolerations)
-        mask = self._taint_masks.get(mark)
+        key = (raw, tolerations)
+        mask = self._taint_masks.get(key)
         if mask is None:
             mask = (self._raw_taints if raw else self._taints).tolerated(tolerations)
-            self._taint_masks[mark] = mask
+            self._taint_masks[key] = mask
         return mask

@@ -3,16 +3,15 @@
 Plain slotted values of `scheduling.simulate` and of `scheduling.packer`'s inner loops.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
-import numpy as np
 
 from dovetail.model.objects import Pod
 from dovetail.scheduling.launch.claims import Claim
-from dovetail.scheduling.launch.machines import Mask, TypeBits
+from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.pods.classes import PodClass
 from dovetail.scheduling.pods.pod import HostPort
 from dovetail.scheduling.pods.variants import NodeList
@@ -26,18 +25,16 @@ ALL_TYPES: Final[TypeBits] = -1
 class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How `simulate` places pods.
 
-    `moved`: exactly these pods of the candidates move; by default those that would be evicted now (not those that a PDB
-    blocks permanently or that have do-not-disrupt). `closed`: nodes (mask or indexes) that refuse pods of the
-    candidates, while pending pods and pods of leaving nodes may land there. `new_nodes_max`: the simulation ends as
-    soon as it is certain that more new nodes are needed; under the default profile a new node without a pod of the
-    candidates is not counted. `strict_reserved`: pods wait for reserved offerings instead of falling back to others.
-    `launchable`: the instance types allowed for new nodes. `credited`: a reservation with one more free slot.
+    `closed`: the places of nodes that refuse pods of the candidates, while pending pods and pods of leaving nodes may
+    land there. `new_nodes_max`: the simulation ends as soon as it is certain that more new nodes are needed; under the
+    default profile a new node without a pod of the candidates is not counted. `strict_reserved`: pods wait for reserved
+    offerings instead of falling back to others. `launchable`: the instance types allowed for new nodes. `credited`: a
+    reservation with one more free slot.
     `preferences_open`: a preference may be the reason for a new node; else it is given up first, if a node has room.
     `stops_at`: the simulation ends as soon as a pod of the candidates is placed on a node from this index on.
     """
 
-    moved: Sequence[Pod] | None = None
-    closed: Mask | Sequence[int] | frozenset[int] | None = None
+    closed: Collection[int] = ()
     new_nodes_max: int | None = None
     include_pending: bool = True
     include_leaving: bool = True
@@ -47,30 +44,19 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     preferences_open: bool = True
     stops_at: int | None = None
 
-    def closed_nodes(self) -> frozenset[int]:
-        """Return the indexes of the closed nodes."""
-        closed = self.closed
-        if closed is None:
-            return frozenset()
-        if isinstance(closed, frozenset):
-            return closed
-        if isinstance(closed, np.ndarray) and closed.dtype == np.bool_:
-            return frozenset(np.flatnonzero(closed).tolist())
-        return frozenset(int(index) for index in closed)
-
 
 DEFAULT_OPTIONS: Final = SimulationOptions()
 
 
 class Entry:
-    """A pod in the queue.
+    """A pod in the queue. `kind`: pods of the same kind may use the same nodes.
 
     `exempt`: it may use closed nodes too. `pending`: it waited for a node before. `leaving`: it is on a node that
     leaves in any case. A pod that is neither pending nor leaving belongs to a candidate. `carried`: a virtual pod of a
     buffer that fits on the nodes now: a new node for it counts against the command, as for the candidates' pods.
     """
 
-    __slots__ = ("carried", "cls", "exempt", "key", "leaving", "mark", "pending", "pod")
+    __slots__ = ("carried", "cls", "exempt", "key", "kind", "leaving", "pending", "pod")
 
     def __init__(self, pod: Pod, cls: PodClass, *, exempt: bool, pending: bool, leaving: bool = False) -> None:
         self.pod = pod
@@ -79,7 +65,7 @@ class Entry:
         self.pending = pending
         self.leaving = leaving
         self.carried = False
-        self.mark = (cls.id, exempt)
+        self.kind = (cls.id, exempt)
         meta = pod.metadata
         # Largest first; ties by age (oldest first), then by uid.
         self.key = (-cls.cpu, -cls.memory, meta.creation_timestamp or _DAWN, meta.uid)
@@ -88,7 +74,7 @@ class Entry:
     def name(self) -> str:
         """Return the pod's `namespace/name`."""
         meta = self.pod.metadata
-        return f"{meta.namespace}/{meta.name}"
+        return meta.key
 
 
 class Lane:

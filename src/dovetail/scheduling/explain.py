@@ -30,7 +30,7 @@ _POOLS_MAX = 3
 
 def explain_uninitialized(pod: Pod, node: str) -> Callable[[], str]:
     """Explain a pod that would land on a node that has not started yet."""
-    return lambda: f"{pod.metadata.namespace}/{pod.metadata.name} would land on {node}, which is not initialized yet"
+    return lambda: f"{pod.metadata.key} would land on {node}, which is not initialized yet"
 
 
 def explain(snapshot: "Snapshot", engine: Packer, entry: Entry) -> Callable[[], str]:

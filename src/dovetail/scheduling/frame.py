@@ -183,10 +183,10 @@ class Frame:
 
     def variant(self, cls: PodClass, spec: PodSpec, given_up: tuple[str, ...]) -> Variant:
         """Return the variant of a class after that many relaxation steps."""
-        mark = (cls.id, len(given_up))
-        found = self._variants.get(mark)
+        key = (cls.id, len(given_up))
+        found = self._variants.get(key)
         if found is None:
-            found = self._variants[mark] = Variant(self, len(self._variants), cls, spec, given_up)
+            found = self._variants[key] = Variant(self, len(self._variants), cls, spec, given_up)
         return found
 
     def volume_needs(self, cls: PodClass) -> VolumeNeeds:

@@ -1,7 +1,8 @@
 """The inputs of a frame, so that the next snapshot can tell whether it would compile the same frame again.
 
 Most changes in a cluster between two rounds don't matter to simulations: a pod became ready, a node reported. The next
-snapshot then reuses the whole frame, with everything computed in it. Decides nothing. Sits in scheduling, below the
+snapshot then reuses the whole frame, with everything computed in it. Also what of the nodes is free and in use, of
+which a frame is compiled. Decides nothing. Sits in scheduling, below the
 snapshot.
 """
 
@@ -14,14 +15,18 @@ import numpy as np
 
 from dovetail.model.cluster import Cluster
 from dovetail.model.listing import are_the_same
+from dovetail.model.objects import Pod
 from dovetail.model.settings import Settings
 from dovetail.scheduling.columns import NodeColumns, Places
 from dovetail.scheduling.frame import Frame, Moving
 from dovetail.scheduling.launch.daemons import DaemonTerms
 from dovetail.scheduling.launch.machines import Amounts, Machines, Mask
+from dovetail.scheduling.memory import SnapshotMemory
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.bindings import Bindings
-from dovetail.scheduling.reading.memory import SnapshotMemory
+from dovetail.scheduling.pods.classes import Classes
+from dovetail.scheduling.pods.pod import HostPort
+from dovetail.scheduling.pods.volumes import Storage
 from dovetail.scheduling.room import expected_daemons, room_at, room_left
 
 _READ = ("node_pools", "daemon_sets", "pvcs", "pvs", "storage_classes", "csi_nodes", "namespaces")
@@ -113,7 +118,7 @@ class LastFrame(msgspec.Struct, frozen=True, eq=False):
             and inputs.columns is own.columns
             and inputs.machines is own.machines
             and inputs.width == own.width
-            and all(_are_the_same(getattr(inputs.cluster, name), getattr(own.cluster, name)) for name in _READ)
+            and all(are_the_same(getattr(inputs.cluster, name), getattr(own.cluster, name)) for name in _READ)
             and inputs.settings == own.settings
             and inputs.moving == own.moving
             and inputs.virtual == own.virtual
@@ -144,7 +149,7 @@ class LastFrame(msgspec.Struct, frozen=True, eq=False):
         own = self.inputs
         return (
             self.same_daemons
-            and _are_the_same(cluster.daemon_sets, own.cluster.daemon_sets)
+            and are_the_same(cluster.daemon_sets, own.cluster.daemon_sets)
             and settings.karpenter == own.settings.karpenter
             and settings.rules == own.settings.rules
         )
@@ -177,5 +182,21 @@ def free_room(inputs: FrameInputs, terms: DaemonTerms, memory: SnapshotMemory, l
     return room
 
 
-def _are_the_same(some: Sequence[object], others: Sequence[object]) -> bool:
-    return some is others or are_the_same(some, others)
+def ports_and_volumes(
+    pods: Sequence[Pod], bindings: Bindings, storage: Storage, classes: Classes
+) -> tuple[dict[int, list[HostPort]], dict[int, dict[str, set[str]]]]:
+    """Return the host ports in use by node, and the attached volumes by node and driver if there are attach limits."""
+    ports: dict[int, list[HostPort]] = {}
+    attached: dict[int, dict[str, set[str]]] = {}
+    limits = bool(storage.limits)
+    if not limits and not classes.ports:
+        return ports, attached
+    special = np.array([bool(c.info.ports) or (limits and c.info.volumes) for c in classes.all], dtype=np.bool_)
+    for at in np.flatnonzero(bindings.running & special[bindings.cls]).tolist():
+        pod, info, node = pods[at], bindings.class_at(at).info, int(bindings.node[at])
+        if info.ports:
+            ports.setdefault(node, []).extend(info.ports)
+        if limits and info.volumes:
+            for driver, claim in storage.needs(pod.metadata.namespace, pod.metadata.name, pod.spec).attached:
+                attached.setdefault(node, {}).setdefault(driver, set()).add(claim)
+    return ports, attached

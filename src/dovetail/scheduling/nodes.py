@@ -49,11 +49,6 @@ class StateNode(msgspec.Struct, frozen=True):
     unnamed: bool
     """Whether its Node has no label for the host name."""
 
-    @property
-    def managed(self) -> bool:
-        """Return whether it has a NodeClaim."""
-        return self.claim is not None
-
 
 def join(cluster: Cluster) -> list[Pair]:
     """Join nodes and NodeClaims by provider id; include claims without a node and nodes without a claim."""
@@ -136,8 +131,8 @@ def _without_closing(taints: tuple[Taint, ...]) -> tuple[Taint, ...]:
 
 def _passes(taint: Taint, *, readiness: bool) -> bool:
     """Return whether the taint goes away by itself while the node starts; `readiness`: so do those of that prefix."""
-    mark = (taint.key, taint.effect)
-    return mark in _PASSING or mark == _REBOOTING or (readiness and taint.key.startswith(_PASSING_PREFIX))
+    key = (taint.key, taint.effect)
+    return key in _PASSING or key == _REBOOTING or (readiness and taint.key.startswith(_PASSING_PREFIX))
 
 
 def _amounts(node: Node | None, claim: NodeClaim | None, field: str, *, initialized: bool) -> Amounts:

@@ -19,7 +19,7 @@ from dovetail.scheduling.launch.machines import TypeBits
 from dovetail.scheduling.pods.classes import PodClass
 from dovetail.scheduling.pods.pod import ports_clash
 from dovetail.scheduling.pods.variants import NodeList, Variant
-from dovetail.scheduling.topology.counting import Counting
+from dovetail.scheduling.topology.states import Counting
 
 _NONE: Final[frozenset[int]] = frozenset()
 
@@ -38,7 +38,7 @@ class Packer:
         """Start a packing; `moving`: class, node and flags of bound pods that leave their nodes."""
         self.frame = frame
         self.removed = frozenset(removed)
-        self.closed = options.closed_nodes()
+        self.closed = frozenset(options.closed)
         self.limits_left = limits_left
         self.count_all = frame.settings.rules.others_pods_count
         self.new_nodes_max = options.new_nodes_max
@@ -71,11 +71,11 @@ class Packer:
         """Start counting for the rules of these pods, before any is placed; `to_run`: by `run`, not by `put_on`."""
         first, lanes = self.frame.first, self.lanes
         for entry in entries:
-            if entry.mark not in lanes:
+            if entry.kind not in lanes:
                 variant = first(entry.cls)
                 if variant.rules:
                     self._counting.activate(variant)
-                lanes[entry.mark] = self._lane(variant, exempt=entry.exempt) if to_run and variant.simple else None
+                lanes[entry.kind] = self._lane(variant, exempt=entry.exempt) if to_run and variant.simple else None
 
     def run(self, entries: Sequence[Entry]) -> None:
         """Place the pods, in this order; they have been prepared."""
@@ -85,7 +85,7 @@ class Packer:
         at, count = 0, len(entries)
         while at < count:
             entry = entries[at]
-            lane = lanes[entry.mark]
+            lane = lanes[entry.kind]
             placed = self._put_on_first_node(entries, at, lane) if lane is not None and lane.cursors[0] >= 0 else 0
             if placed:
                 at += placed
@@ -111,14 +111,14 @@ class Packer:
 
     def _lane(self, variant: Variant, *, exempt: bool) -> Lane | None:
         """Return the nodes to try for pods that only need room; None if no node takes one."""
-        mark = (variant.like, exempt)
-        if mark not in self._shared_lanes:
+        key = (variant.like, exempt)
+        if key not in self._shared_lanes:
             buckets = variant.buckets  # one, without topology rules
             closed = _NONE if exempt else self.closed
-            self._shared_lanes[mark] = (
-                Lane(buckets[0][1], variant.need, self._cursors.setdefault(mark, [0]), closed) if buckets else None
+            self._shared_lanes[key] = (
+                Lane(buckets[0][1], variant.need, self._cursors.setdefault(key, [0]), closed) if buckets else None
             )
-        return self._shared_lanes[mark]
+        return self._shared_lanes[key]
 
     def _put_on_first_node(self, entries: Sequence[Entry], at: int, lane: Lane) -> int:
         """Place a pod that only needs room, as `_add` would; return how many pods were placed: 0 if no node takes it.
@@ -165,15 +165,15 @@ class Packer:
     def _end_of_lane(self, entries: Sequence[Entry], end: int, lane: Lane, left: Sequence[int]) -> int:
         """Return the end of the run of pods of the same lane, as many as there is room for."""
         lanes = self.lanes
-        if end < len(entries) and lanes[entries[end].mark] is lane:
+        if end < len(entries) and lanes[entries[end].kind] is lane:
             last = min(len(entries), end - 1 + min(left[column] // amount for column, amount in lane.need))
-            while end < last and lanes[entries[end].mark] is lane:
+            while end < last and lanes[entries[end].kind] is lane:
                 end += 1
         return end
 
     def _schedule(self, entry: Entry) -> bool:
-        mark = (entry.mark, entry.leaving)
-        if mark in self._hopeless:
+        key = (entry.kind, entry.leaving)
+        if key in self._hopeless:
             return False
         variant: Variant | None = self.frame.first(entry.cls)
         if variant is not None and variant.lost:
@@ -192,7 +192,7 @@ class Packer:
             if variant is not None:
                 self._counting.activate(variant)
         if steady and self.rules.reservations is None:
-            self._hopeless.add(mark)
+            self._hopeless.add(key)
         return False
 
     def _yields(self, entry: Entry, variant: Variant | None) -> bool:
@@ -245,13 +245,13 @@ class Packer:
             near = self._near_hosts(variant)
             if near is not None:
                 return self._first_of(near, variant, exempt=exempt)
-        mark = (variant.like, exempt)
-        cursors = self._cursors.get(mark)
+        kind = (variant.like, exempt)
+        cursors = self._cursors.get(kind)
         if cursors is None:
-            cursors = self._cursors[mark] = [0] * len(buckets)
+            cursors = self._cursors[kind] = [0] * len(buckets)
         if cursors[0] < 0:
             return -1
-        lane = self._shared_lanes.get(mark)
+        lane = self._shared_lanes.get(kind)
         if lane is not None:  # its cursor counts in its own list, which may be shorter
             buckets = [((), lane.nodes)]
         masks = self._open_domains(variant) if variant.zone_rules else ()

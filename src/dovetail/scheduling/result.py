@@ -1,6 +1,6 @@
 """The result of a simulation: where each pod goes, which nodes would be new, which pods have no place and why.
 
-Values only; `scheduling.simulate` and `scheduling.place` fill them. A `NewNode` also carries what the price gates of a
+Values only; `scheduling.simulate` fills them. A `NewNode` also carries what the price gates of a
 cost action need: its launch prices per instance type, exact and as the float that Karpenter compares. `decide` judges
 whether a command is worth it.
 """
@@ -94,20 +94,22 @@ class NewNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(sorted({o.zone for o in self._launchable_offerings()}))
 
     def _launchable_offerings(self) -> list[Offering]:
-        return [o for kind in self.instance_types for o in kind.offerings if launchable(o) and self.offered(o)]
+        return [o for kind in self.instance_types for o in self._fitting(kind)]
+
+    def _fitting(self, kind: InstanceType) -> list[Offering]:
+        return [o for o in kind.offerings if launchable(o) and self.offered(o)]
 
     def worst_launch_price(self, kind: InstanceType) -> LaunchPrice | None:
         """Return the highest compatible price of the capacity type that would launch; None: nothing would."""
         if self.prices is not None:
             return self.prices(kind)[0]
-        return worst_of([o for o in kind.offerings if launchable(o) and self.offered(o)])
+        return worst_of(self._fitting(kind))
 
     def cheapest_launch_price(self, kind: InstanceType) -> LaunchPrice | None:
         """Return the cheapest compatible offering that can launch, whatever its capacity type; the sorting price."""
         if self.prices is not None:
             return self.prices(kind)[1]
-        fitting = [o for o in kind.offerings if launchable(o) and self.offered(o)]
-        return price_of(min(fitting, key=lambda o: (o.price, o.zone))) if fitting else None
+        return cheapest_of(self._fitting(kind))
 
     def with_types(self, kinds: Sequence[InstanceType]) -> "NewNode":
         """Return the same node with fewer instance types, in the given order."""
@@ -155,6 +157,12 @@ def worst_of(fitting: Sequence[Offering]) -> LaunchPrice | None:
     """Return the priciest offering of the capacity type that would launch: reserved, then spot, then on-demand."""
     found = worst_offering(fitting)
     return None if found is None else price_of(found)
+
+
+def cheapest_of(fitting: Sequence[Offering]) -> LaunchPrice | None:
+    """Return the cheapest offering, whatever its capacity type."""
+    cheapest = min(fitting, key=lambda o: (o.price_float, o.zone), default=None)
+    return None if cheapest is None else price_of(cheapest)
 
 
 def worst_offering(fitting: Sequence[Offering]) -> Offering | None:

@@ -32,8 +32,8 @@ class Sizes:
         if self._amounts.shape != (len(self._codes), width):
             self._amounts = np.zeros((len(self._codes), width), dtype=np.int64)
             self._there = np.zeros((len(self._codes), width), dtype=np.bool_)
-            for mark, code in self._codes.items():
-                for name, amount in mark:
+            for key, code in self._codes.items():
+                for name, amount in key:
                     place = resources.index[name]
                     self._amounts[code, place], self._there[code, place] = amount, True
         at = np.array(codes, dtype=np.int64)

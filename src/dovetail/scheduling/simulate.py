@@ -2,10 +2,11 @@
 
 See docs/rules.md#methods, Simulation. `simulate(snapshot, candidates, ...)` places the candidates' pods, the pending
 pods and the pods of nodes that are already leaving. It never copies the snapshot; the same question gives the same
-answer. `decide` judges whether the answer is good enough and worth its price.
+answer. `decide` judges whether the answer is good enough and worth its price. `place(snapshot)` removes nothing and
+places the pending pods: the question of `dovetail place`.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from dovetail.model.objects import Pod
@@ -16,9 +17,8 @@ from dovetail.scheduling.explain import explain, explain_uninitialized
 from dovetail.scheduling.launch.claims import Claim, final_requests, final_requirements, kept_preferences, sorted_types
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.packer import Packer
-from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.movers import Leaving
-from dovetail.scheduling.result import NewNode, NodePlacement, SimulationResult, Unplaced
+from dovetail.scheduling.result import NewNode, NodePlacement, PlacementResult, SimulationResult, Unplaced
 from dovetail.scheduling.snapshot import Snapshot
 from dovetail.scheduling.under_way import NOTHING_UNDER_WAY, Settled, UnderWay, settle
 
@@ -81,7 +81,7 @@ def planned_places(snapshot: Snapshot, under_way: UnderWay) -> Settled | None:
     if snapshot.settled is None or snapshot.settled[0] is not under_way:
         bare = SimulationOptions(include_pending=False, include_leaving=False)
         scratch, _, _ = _prepare(snapshot, (), bare)
-        kinds = {entry.mark: entry for entry in snapshot.leaving_entries}
+        kinds = {entry.kind: entry for entry in snapshot.leaving_entries}
         scratch.prepare(kinds.values(), to_run=False)
         leaving: dict[str, Entry] = {}
         for _, movers in snapshot.leaving_movers:
@@ -128,16 +128,10 @@ def _prepare(
     chosen = set(candidates)
     if options.include_pending:
         entries.extend(snapshot.queued)
-    own = set(map(id, options.moved)) if options.moved is not None else None
     for index in candidates:
-        if own is None:
-            movers = snapshot.movers(index)
-            entries.extend(movers.queue)
-            moving.extend(movers.leaving(index))
-        else:
-            queued, leaving = _entries(snapshot, index, own)
-            entries.extend(queued)
-            moving.extend(leaving)
+        movers = snapshot.movers(index)
+        entries.extend(movers.queue)
+        moving.extend(movers.leaving(index))
     if options.include_leaving and chosen.isdisjoint(snapshot.leaving_nodes):
         others = snapshot.leaving_entries
     elif options.include_leaving:
@@ -146,20 +140,6 @@ def _prepare(
                 others.extend(movers.waiting)
     engine = Packer(snapshot.frame, candidates, moving, snapshot.limits_left(candidates), options)
     return engine, entries, others
-
-
-def _entries(snapshot: Snapshot, index: int, own: Container[int]) -> tuple[list[Entry], Leaving]:
-    entries: list[Entry] = []
-    moving: Leaving = []
-    bindings = snapshot.bindings
-    for place in bindings.on_node(index):
-        pod = snapshot.cluster.pods[place]
-        if id(pod) in own:
-            cls, flags = bindings.class_at(place), bindings.bits[place]
-            came = snapshot.moved_class(pod, cls)
-            entries.append(Entry(pod, came, exempt=filters.is_pending(pod), pending=False))
-            moving.append((cls, index, flags))
-    return entries, moving
 
 
 def _result(snapshot: Snapshot, candidates: tuple[int, ...], engine: Packer, pods_simulated: int) -> SimulationResult:
@@ -252,3 +232,13 @@ def new_node(snapshot: Snapshot, claim: Claim) -> NewNode | None:
     if len(kinds) > TYPES_MAX and strict and not node.check_min_values().met:
         return None
     return node
+
+
+def place(snapshot: Snapshot) -> PlacementResult:
+    """Place the pending pods; pods that can't be helped are listed with the reason."""
+    found = simulate(snapshot, (), SimulationOptions(strict_reserved=True))
+    ignored = tuple(
+        Unplaced(pod=pod, forgiven=True, explain=lambda why=why: f"not looked at: {why}")  # type: ignore[misc]
+        for pod, why in snapshot.ignored
+    )
+    return PlacementResult(existing=found.placements, new=found.new_nodes, unplaced=(*found.unplaced, *ignored))

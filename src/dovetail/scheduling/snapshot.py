@@ -1,11 +1,11 @@
 """An immutable, columnar snapshot of a cluster at one moment, on which every simulation of a round runs.
 
-`Snapshot.build` joins nodes and claims, groups pods into classes and fills integer columns; what a simulation needs
-beyond that (masks, topology counts, templates) is compiled in `scheduling.frame` on first access. With `previous`, only
+A snapshot joins nodes and claims, groups pods into classes and fills integer columns; what a simulation needs beyond
+that (masks, topology counts, templates) is compiled in `scheduling.frame` on first access. With `previous`, only
 changed objects are read again. It decides nothing.
 
-`nodes` is in the order in which pods are offered to nodes: initialized first, then by name; an index into it is what
-`simulate` takes. It also holds unmanaged nodes and claims without a node yet.
+`states` is in the order in which pods are offered to nodes: initialized first, then by name. The place of a node in it
+is what `simulate` takes. It also holds unmanaged nodes and claims without a node yet.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,22 +24,21 @@ from dovetail.model.settings import MinValuesPolicy, PreferencePolicy, Settings
 from dovetail.scheduling.columns import NodeColumns
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.frame import Frame, FrameNodes, FrameSupply, PodPlaces
-from dovetail.scheduling.frame_inputs import FrameInputs, LastFrame, free_room
-from dovetail.scheduling.in_use import PortsAndVolumes
-from dovetail.scheduling.launch.daemons import Daemon
-from dovetail.scheduling.launch.limits import PoolLimits
+from dovetail.scheduling.frame_inputs import FrameInputs, LastFrame, free_room, ports_and_volumes
+from dovetail.scheduling.launch.daemons import Daemon, DaemonTerms, daemons_of
 from dovetail.scheduling.launch.machines import Mask
-from dovetail.scheduling.launch.templates import usable_pools
+from dovetail.scheduling.launch.templates import PoolLimits, Template, build_templates, usable_pools
+from dovetail.scheduling.memory import SnapshotMemory, memory_for
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.bindings import Bindings
-from dovetail.scheduling.pods.classes import PodClass, PodRecord, SpecInfo, flags_of
+from dovetail.scheduling.pods.class_index import ClassIndex
+from dovetail.scheduling.pods.classes import PodClass, SpecInfo
 from dovetail.scheduling.pods.movers import ComingClasses, MoverRegistry, Movers
-from dovetail.scheduling.pods.pending import PendingPods
+from dovetail.scheduling.pods.pending import PendingPods, why_ignored
 from dovetail.scheduling.pods.surge import NO_SURGES, Surges
-from dovetail.scheduling.pods.validation import why_ignored
+from dovetail.scheduling.pods.terms import ClassTerms
 from dovetail.scheduling.pods.volumes import Storage
-from dovetail.scheduling.reading.memory import SnapshotMemory, remembered
-from dovetail.scheduling.reading.rows import UNCHANGED, Edits, NodeRows, read_rows
+from dovetail.scheduling.rows import UNCHANGED, Edits, NodeRows, read_rows
 from dovetail.scheduling.surroundings import Surroundings, surroundings_of
 from dovetail.scheduling.under_way import Settled, UnderWay
 
@@ -49,7 +48,11 @@ _FEW = 100
 
 
 class Snapshot:
-    """Immutable; construct with `build`."""
+    """Immutable.
+
+    `previous`: the latest snapshot; only what changed since is read. `grown`: the sizes with which pods of some owners
+    (by uid) came back lately.
+    """
 
     def __init__(
         self,
@@ -72,9 +75,9 @@ class Snapshot:
         self.carried_at: dict[int, int] = {}
         self.carried: dict[int, int] | None = None  # filled by `simulate.carried_by_nodes`
         self.settled: tuple[UnderWay, Settled | None] | None = None  # filled by `simulate.simulate`
-        self.mark, self.since = object(), object()
+        self.token, self.since = object(), object()
         self.edits, self.changed = UNCHANGED, set[int]()
-        self._memory: SnapshotMemory = remembered(self.catalogue, None if previous is None else previous._memory)
+        self._memory: SnapshotMemory = memory_for(self.catalogue, None if previous is None else previous._memory)
         virtual = self._read_virtual_pods()
         self._earlier_waiting: PendingPods | None = None
         if previous is not None:
@@ -97,21 +100,6 @@ class Snapshot:
             cluster.pdbs, self._memory.classes.keys, known, self.surges.owners, self._coming
         )
         self._movers.keep_only(self.rows.names)
-
-    @staticmethod
-    def build(
-        cluster: Cluster,
-        catalogue: Catalogue,
-        settings: Settings,
-        now: datetime,
-        previous: "Snapshot | None" = None,
-        grown: Mapping[str, GrownSize] | None = None,
-    ) -> "Snapshot":
-        """Build the snapshot of a cluster; with the `previous`, latest one, only what changed is read.
-
-        `grown`: the sizes with which pods of some owners (by uid) came back lately.
-        """
-        return Snapshot(cluster, catalogue, settings, now, previous, grown)
 
     @property
     def is_bloated(self) -> bool:
@@ -163,7 +151,7 @@ class Snapshot:
             pods = tuple(pods)
             self.pods_on: Sequence[tuple[Pod, ...]] = [self._pods_at(place, pods) for place in range(len(codes))]
             return
-        edits = self.rows.edits_since(previous.rows.mark)
+        edits = UNCHANGED if self.rows is previous.rows else self.rows.edits
         old = range(len(previous.pods_on)) if edits is None else edits.gone
         was = {previous.rows.codes[place]: previous.pods_on[place] for place in old}
         new = range(len(codes)) if edits is None else edits.new
@@ -183,18 +171,18 @@ class Snapshot:
         edits.apply(found, coming)
         for place in others:
             found[place] = self._pods_at(place, pods)
-        self.pods_on, self.since, self.edits, self.changed = found, previous.mark, edits, others.union(new)
+        self.pods_on, self.since, self.edits, self.changed = found, previous.token, edits, others.union(new)
 
     def _pods_at(self, place: int, pods: Sequence[Pod]) -> tuple[Pod, ...]:
         places = self.bindings.on_node(place)
         return tuple(pods.at(places) if isinstance(pods, Listing) else [pods[at] for at in places])
 
-    def changes_since(self, mark: object) -> tuple[Edits, set[int]] | None:
-        """Return what became of the nodes of the snapshot with a mark, and the places with other objects or pods.
+    def changes_since(self, token: object) -> tuple[Edits, set[int]] | None:
+        """Return what became of the nodes of the snapshot with a token, and the places with other objects or pods.
 
         None if that is not known.
         """
-        return (self.edits, self.changed) if self.since is mark else None
+        return (self.edits, self.changed) if self.since is token else None
 
     # What decisions ask
 
@@ -222,10 +210,6 @@ class Snapshot:
         """Return the indexes of all nodes, by name."""
         return self.rows.index
 
-    def node_index(self, name: str) -> int | None:
-        """Return the index of a node, by name."""
-        return self.rows.index.get(name)
-
     @cached
     def pools(self) -> dict[str, NodePool]:
         """Return all pools, by name."""
@@ -248,23 +232,12 @@ class Snapshot:
         return PendingPods(self.bindings, self._memory.classes.keys, earlier, self._why_ignored)
 
     def _why_ignored(self, pod: Pod, cls: PodClass) -> str:
+        """Return why a pending pod takes no part in simulations; empty if it does."""
         known, spec = self._memory.ignored, cls.info.id
         if cls.info.volumes or spec not in known:
-            known[spec] = self.why_ignored(pod)
+            needs = self.storage.needs(pod.metadata.namespace, pod.metadata.name, pod.spec)
+            known[spec] = why_ignored(pod, needs, self._memory.machines.known)
         return known[spec]
-
-    def why_ignored(self, pod: Pod) -> str:
-        """Return why a pending pod takes no part in simulations; empty if it does."""
-        needs = self.storage.needs(pod.metadata.namespace, pod.metadata.name, pod.spec)
-        return why_ignored(pod, needs, self._memory.machines.known)
-
-    def record(self, pod: Pod) -> PodRecord:
-        """Return a pod's class and flags; a pod that is not in the cluster is classified on the spot."""
-        found = self.bindings.record(pod)
-        if found is None:
-            info = self._memory.classes.spec_info(self.surroundings.spread.counted_spec(pod))
-            found = (self._memory.classes.class_of(pod, info), flags_of(pod))
-        return found
 
     @cached
     def storage(self) -> Storage:
@@ -292,12 +265,8 @@ class Snapshot:
         """Return all pods of leaving nodes that move in every simulation, ready to be placed."""
         return [entry for _, movers in self.leaving_movers for entry in movers.waiting]
 
-    def movable(self, index: int) -> tuple[Pod, ...]:
-        """Return the pods of a node that would move if it were removed now."""
-        return self.movers(index).pods
-
     def movers(self, index: int) -> Movers:
-        """Return these pods, prepared for placement."""
+        """Return the pods of a node that would move if it were removed now, prepared for placement."""
         return self._movers.of(self.states[index].name, index, self.pods_on[index], self.bindings, self.now)
 
     @cached
@@ -375,7 +344,7 @@ class Snapshot:
         if previous is None or last is None:
             return None
         changed = None
-        if self.since is previous.mark and self.bindings.changed is not None:
+        if self.since is previous.token and self.bindings.changed is not None:
             changed = self.bindings.changed.union(map(self.rows.codes.__getitem__, self.edits.new))
         return last.later(changed, same_daemons=self.bindings.same_daemons)
 
@@ -387,21 +356,11 @@ class Snapshot:
     def _compile(self, inputs: FrameInputs) -> Frame:
         memory, columns = self._memory, inputs.columns
         pools = [pool for pool in usable_pools(self.cluster.node_pools) if not self.unknown_labels(pool)]
-        for name in [name for daemon in self._daemons() for name in daemon.requests]:
-            memory.resources.column_of(name)
-        memory.machines.widen(len(memory.resources.names))
-        terms, templates = memory.template_cache.templates(
-            pools,
-            memory.machines,
-            self._daemons(),
-            memory.resources,
-            best_effort=self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT,
-            rules=self.settings.rules,
-        )
+        terms, templates = self._templates(pools)
         room = free_room(inputs, terms, memory, self._last)
         room.flags.writeable = False  # the next frame takes rows of it
         sound = np.all(room >= 0, axis=1)
-        in_use = PortsAndVolumes(self.cluster.pods, self.bindings, self.storage, memory.classes)
+        ports, attached = ports_and_volumes(self.cluster.pods, self.bindings, self.storage, memory.classes)
         here = {*np.flatnonzero(np.bincount(self.bindings.cls)).tolist(), *inputs.virtual}
         classes = [memory.classes.all[at] for at in sorted(here)]
         nodes = FrameNodes(
@@ -410,32 +369,51 @@ class Snapshot:
             sound=sound,
             open=self.staying & sound,
             staying=self.staying & inputs.joined,
-            ports=in_use.ports,
-            attached=in_use.attached,
+            ports=ports,
+            attached=attached,
         )
-        respects = self.settings.preference_policy is PreferencePolicy.RESPECT
+        namespaces, respects = self.cluster.namespaces, self.settings.preference_policy is PreferencePolicy.RESPECT
         supply = FrameSupply(
             machines=memory.machines,
             resources=memory.resources,
             pools=pools,
             templates=templates,
             daemons=terms,
-            terms=memory.terms.of(memory.machines, self.cluster.namespaces, respects=respects),
+            terms=memory.terms.of(
+                (memory.machines, namespaces, respects),
+                lambda: ClassTerms(memory.machines, namespaces, respects=respects),
+            ),
         )
         places = PodPlaces(self.bindings, memory.classes.all, inputs.moving)
-        index = memory.index.of(classes, self.cluster.namespaces)
+        index = memory.index.of((classes, namespaces), lambda: ClassIndex(classes, namespaces))
         return Frame(self.settings, nodes, supply, places, index, self.storage)
+
+    def _templates(self, pools: Sequence[NodePool]) -> tuple[DaemonTerms, tuple[Template, ...]]:
+        """Return the daemons' terms and the templates of the pools that may be used."""
+        memory, rules, daemons = self._memory, self.settings.rules, self._daemons()
+        machines, resources = memory.machines, memory.resources
+        for name in [name for daemon in daemons for name in daemon.requests]:
+            resources.column_of(name)
+        machines.widen(len(resources.names))
+        best_effort = self.settings.min_values_policy is MinValuesPolicy.BEST_EFFORT
+
+        def build() -> tuple[DaemonTerms, tuple[Template, ...]]:
+            terms = DaemonTerms(daemons, sticky=rules.sticky_daemons)
+            return terms, build_templates(pools, machines, terms, resources, rules=rules, best_effort=best_effort)
+
+        made_from = (tuple(pools), machines, daemons, len(resources.names), rules, best_effort)
+        return memory.templates.of(made_from, build)
 
     def _daemons(self) -> tuple[Daemon, ...]:
         """Return the expected pods of all DaemonSets."""
         memory, cluster, last = self._memory, self.cluster, self._last
         if last is not None and last.tells_daemons(cluster, self.settings):
             return last.frame.daemons.daemons
+        newest = [self.bindings.newest_daemons.get(item.metadata.uid) for item in cluster.daemon_sets]
+        ignores, resizes = self.settings.karpenter.ignores_dra, self.settings.rules.resizes_count
         return memory.daemons.of(
-            cluster.daemon_sets,
-            self.bindings.newest_daemons,
-            ignore_claims=self.settings.karpenter.ignores_dra,
-            resizes_count=self.settings.rules.resizes_count,
+            (tuple(cluster.daemon_sets), newest, ignores, resizes),
+            lambda: daemons_of(cluster.daemon_sets, newest, ignore_claims=ignores, resizes_count=resizes),
         )
 
     @cached
@@ -448,11 +426,3 @@ class Snapshot:
         The caller may change it.
         """
         return self._limits.left_without(removed)
-
-    def class_of(self, pod: Pod) -> PodClass:
-        """Return the class of a pod."""
-        return self.record(pod)[0]
-
-    def moved_class(self, pod: Pod, own: PodClass) -> PodClass:
-        """Return the class of a pod when it has been moved."""
-        return own if self._coming is None else self._coming.of(pod, own)

@@ -26,12 +26,12 @@ from dovetail.scheduling.pods.default_spread import DefaultSpread
 
 
 class Surroundings(msgspec.Struct, frozen=True, eq=False):
-    """The effects on one cluster. `given`: the unchanged catalogue; `mark`: what the pools' view of it depends on."""
+    """The effects on one cluster. `given`: the unchanged catalogue. `view_key`: what its view depends on."""
 
     features: Features
     given: Catalogue
     overlaid: Overlaid
-    mark: tuple[object, ...]
+    view_key: tuple[object, ...]
     committed: tuple[Commitment, ...]
     spread: DefaultSpread
     virtual: tuple[Pod, ...]
@@ -56,19 +56,25 @@ def surroundings_of(
     """Return the effects of the features on a cluster; unchanged parts are the same objects as before."""
     features = features_of(settings.karpenter, cluster)
     overlays = cluster.node_overlays if features.has(FeatureGate.NODE_OVERLAY) else ()
-    mark: tuple[object, ...] = ()
+    view_key: tuple[object, ...] = ()
     spoken = dialects(cluster.node_pools)
     if any(dialect != PLAIN for dialect in spoken):
-        mark = tuple((pool.metadata.name, dialect) for pool, dialect in zip(cluster.node_pools, spoken, strict=True))
+        view_key = tuple(
+            (pool.metadata.name, dialect) for pool, dialect in zip(cluster.node_pools, spoken, strict=True)
+        )
     if overlays:
         seen = tuple((pool.metadata.name, pool.spec.template.metadata.labels) for pool in cluster.node_pools)
-        mark = (*mark, tuple((item.metadata.name, item.spec, item.status.conditions) for item in overlays), seen)
+        view_key = (
+            *view_key,
+            tuple((item.metadata.name, item.spec, item.status.conditions) for item in overlays),
+            seen,
+        )
     prices: PaidPrices | None = None
     if changes_prices(settings):
         prices = PaidPrices(cluster, catalogue, settings)
         classes = tuple((pool.metadata.name, pool.spec.template.spec.node_class_ref) for pool in cluster.node_pools)
-        mark = (*mark, settings.discount, settings.surcharge, prices.home, classes)
-    if previous is not None and previous.given is catalogue and previous.mark == mark:
+        view_key = (*view_key, settings.discount, settings.surcharge, prices.home, classes)
+    if previous is not None and previous.given is catalogue and previous.view_key == view_key:
         priced = previous.overlaid
     else:
         priced = overlaid(catalogue, overlays, cluster.node_pools, prices)
@@ -82,7 +88,7 @@ def surroundings_of(
         features=features,
         given=catalogue,
         overlaid=priced,
-        mark=mark,
+        view_key=view_key,
         committed=settings.commitments,
         catalogue=_effective(priced, settings, previous),
         spread=spread,

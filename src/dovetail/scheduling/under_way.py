@@ -82,14 +82,14 @@ class Settled:
 
     def _left_in(self, lane: Lane, frame: Frame) -> NodeList:
         """Return the nodes of a lane that are open and still have room for a pod; computed once for all simulations."""
-        mark = (id(lane.nodes), lane.closed)
-        if mark not in self._lists:
+        key = (id(lane.nodes), lane.closed)
+        if key not in self._lists:
             every, room = lane.nodes.all, self.room(frame)
             keep = self._opened(lane.closed, len(room))[every]
             for column, amount in lane.need:
                 keep &= room[every, column] >= amount
-            self._lists[mark] = lane.nodes, NodeList(every[keep])
-        return self._lists[mark][1]
+            self._lists[key] = lane.nodes, NodeList(every[keep])
+        return self._lists[key][1]
 
     def _opened(self, closed: frozenset[int], count: int) -> Mask:
         """Return which nodes are not closed; simulations of a round close the same ones."""

@@ -12,9 +12,8 @@ from typing import Any, Final, assert_never, cast
 from dovetail.lifecycle import reports
 from dovetail.lifecycle.commands.machine import Phase
 from dovetail.lifecycle.commands.records import decode_record
-from dovetail.lifecycle.expiry import ExpiryChanged
 from dovetail.lifecycle.messages import Instruction, TaintNode
-from dovetail.lifecycle.outcome import CommandOutcome
+from dovetail.lifecycle.reports import CommandOutcome, ExpiryChanged
 from dovetail.model.money import Money
 from dovetail.model.objects import Pod
 from dovetail.sim.checks.promises import Violation

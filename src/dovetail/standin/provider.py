@@ -30,10 +30,9 @@ from dovetail.model.cluster import Cluster
 from dovetail.model.command import Replacement
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition, is_true
 from dovetail.model.settings import Settings
-from dovetail.scheduling.place import place
-from dovetail.scheduling.pods.events import event_nodes
-from dovetail.scheduling.pods.pod import is_terminal
+from dovetail.scheduling.pods.pod import event_nodes, is_terminal
 from dovetail.scheduling.result import NewNode
+from dovetail.scheduling.simulate import place
 from dovetail.scheduling.snapshot import Snapshot
 from dovetail.standin.kubelets import StandInKubelets
 from dovetail.standin.machines import Machine, amounts, cheapest_machine, machine_labels, node_tree
@@ -323,7 +322,7 @@ class Provider:
             await self._order(node)
 
     def _place(self, cluster: Cluster, settings: Settings) -> tuple[NewNode, ...]:
-        self._snapshot = Snapshot.build(cluster, self.catalogue, settings, datetime.now(UTC), self._snapshot)
+        self._snapshot = Snapshot(cluster, self.catalogue, settings, datetime.now(UTC), self._snapshot)
         return place(self._snapshot).new
 
     async def _order(self, node: NewNode) -> None:

@@ -9,10 +9,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from dovetail.decide.billing_words import bill_text, use_rows
-from dovetail.decide.methods.expiry_outlook import expiring_days
-from dovetail.decide.outcome import UNLIMITED, ExpiringDay, RoundResult
+from dovetail.decide.methods.outlook import expiring_days
+from dovetail.decide.outcome import UNLIMITED, ExpiringDay
 from dovetail.decide.question import Question
 from dovetail.decide.rollouts.status import RollStatus
+from dovetail.decide.round import RoundResult
 from dovetail.decide.scene import Scene
 from dovetail.decide.words import clock
 from dovetail.decide.work import Work

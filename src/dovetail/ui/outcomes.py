@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from dovetail.lifecycle.memory.outcomes import SAVING, Mover, Outcomes
 from dovetail.lifecycle.memory.owners import owners_of
-from dovetail.lifecycle.outcome import CommandOutcome
+from dovetail.lifecycle.reports import CommandOutcome
 from dovetail.model import names
 from dovetail.model.cluster import Cluster
 from dovetail.model.command import Action

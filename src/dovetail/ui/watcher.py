@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from dovetail.api.findings import InputError
 from dovetail.decide.decider import Decider
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
-from dovetail.decide.round import decide
+from dovetail.decide.round import RoundResult, decide
 from dovetail.decide.work import Work
 from dovetail.plan.blocking.blockers import find_blockers
 from dovetail.plan.view import changes_of, moves_of

@@ -5,9 +5,8 @@ from datetime import timedelta
 
 import msgspec
 
-from dovetail.decide.outcome import BlockedMove, BudgetRow
+from dovetail.decide.outcome import BlockedMove, BudgetRow, SteeringPlan, Victim
 from dovetail.decide.refusal import Refusal
-from dovetail.decide.steering_plan import SteeringPlan, Victim
 from dovetail.lifecycle.messages import (
     Failure,
     HaltPool,

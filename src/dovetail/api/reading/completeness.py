@@ -161,4 +161,4 @@ def accepted(refusals: Iterable[str]) -> tuple[str, ...]:
 
 
 def _name(meta: ObjectMeta) -> str:
-    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+    return meta.key if meta.namespace else meta.name

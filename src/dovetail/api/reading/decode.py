@@ -200,7 +200,7 @@ def unreadable_quantity(cluster: Cluster) -> str | None:
                 resource_amount(resource, text)
             except QuantityError as error:
                 meta = item.metadata
-                name = f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+                name = meta.key if meta.namespace else meta.name
                 return f"{type(item).__name__} {name}: {path}: {error}"
     return None
 

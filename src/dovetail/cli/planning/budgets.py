@@ -176,7 +176,7 @@ def _pool_tree(entry: "PoolCalendar", zone: tzinfo) -> dict[str, Any]:
 
 
 def _days(entry: "PoolCalendar", zone: tzinfo) -> Sequence["ExpiringDay"]:
-    from dovetail.decide.methods.expiry_outlook import expiring_days
+    from dovetail.decide.methods.outlook import expiring_days
 
     return expiring_days(entry.expiring, zone)
 

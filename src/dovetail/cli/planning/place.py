@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
     from dovetail.decide.decider import Decider
     from dovetail.model.settings import Tariff
-    from dovetail.scheduling.place import place
+    from dovetail.scheduling.simulate import place
 
     paying = load_live_question(args)
     # Karpenter launches the nodes of pending pods, and knows no commitments, discounts or surcharges.
@@ -80,19 +80,19 @@ def _add_costs(document: dict[str, Any], added: "Sequence[Money | None]") -> Non
 
 
 def _document(result: "PlacementResult") -> dict[str, Any]:
-    from dovetail.decide.gates.gate_results import pod_name
-
     return {
-        "existing": [{"node": entry.node, "pods": sorted(map(pod_name, entry.pods))} for entry in result.existing],
+        "existing": [
+            {"node": entry.node, "pods": sorted(pod.metadata.key for pod in entry.pods)} for entry in result.existing
+        ],
         "new": [
             {
                 "nodePool": entry.pool,
                 "instanceTypes": [kind.name for kind in entry.instance_types],
-                "pods": sorted(map(pod_name, entry.pods)),
+                "pods": sorted(pod.metadata.key for pod in entry.pods),
             }
             for entry in result.new
         ],
-        "unplaced": [{"pod": pod_name(entry.pod), "why": entry.why} for entry in result.unplaced],
+        "unplaced": [{"pod": entry.pod.metadata.key, "why": entry.why} for entry in result.unplaced],
     }
 
 

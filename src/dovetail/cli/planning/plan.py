@@ -27,8 +27,8 @@ from dovetail.cli.output import print_document, print_lines, print_page
 
 if TYPE_CHECKING:
     from dovetail.decide.document import Json
-    from dovetail.decide.outcome import RoundResult
     from dovetail.decide.question import Question
+    from dovetail.decide.round import RoundResult
     from dovetail.plan.comparison import ProfileComparison
     from dovetail.plan.to_end import ToEnd
     from dovetail.plan.whole import Whole

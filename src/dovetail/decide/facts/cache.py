@@ -8,11 +8,12 @@ decide, above facts and pod_sums, below reading and the scene.
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
 from dovetail.decide.billing import MarginalFacts
-from dovetail.decide.facts.drainability import Guards, pdb_key
+from dovetail.decide.facts.drainability import Guards
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.pod_sums import PodSums
 from dovetail.decide.facts.vetoes import KeptVetoes
@@ -27,37 +28,35 @@ from dovetail.model.settings import Settings
 from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.evictions import ProtectionSpan, span_of
 from dovetail.scheduling.pods.surge import NO_SURGES, Owner
-from dovetail.scheduling.reading.rows import Edits, NodeRows
+from dovetail.scheduling.rows import Edits
 from dovetail.scheduling.snapshot import Snapshot
 
-Inputs = tuple[
-    StateNode,
-    PodSums,
-    NodePool | None,
-    DisruptionPolicy | None,
-    LeavingNode | None,
-    Resting | None,
-    bool,
-    datetime | None,
-]
-"""Everything that a node's facts depend on, except settings, catalogue and time.
 
-The last three: does it back off, is it nominated, and the last pod event that Dovetail saw itself.
-"""
+class Inputs(NamedTuple):
+    """Everything that a node's facts depend on, except settings, catalogue and time.
 
+    `leaving`: the command that takes it; `resting`: it backs off; `nominated`: pods are expected on it; `seen`: the
+    last pod event that Dovetail saw itself.
+    """
 
-def _same(one: Inputs, other: Inputs) -> bool:
-    """Return whether both are the same object."""
-    return (
-        one[0] is other[0]
-        and one[1] is other[1]
-        and one[2] is other[2]
-        and one[3] is other[3]
-        and (one[4] is other[4] or one[4] == other[4])
-        and one[5] == other[5]
-        and one[6] == other[6]
-        and one[7] == other[7]
-    )
+    state: StateNode
+    sums: PodSums
+    pool: NodePool | None
+    policy: DisruptionPolicy | None
+    leaving: LeavingNode | None
+    resting: Resting | None
+    nominated: bool
+    seen: datetime | None
+
+    def same_as(self, other: "Inputs") -> bool:
+        """Return whether the facts are the same; objects are compared by identity."""
+        return (
+            self.state is other.state
+            and self.sums is other.sums
+            and self.pool is other.pool
+            and self.policy is other.policy
+            and self[4:] == other[4:]
+        )
 
 
 class _Sums(msgspec.Struct, frozen=True, eq=False):
@@ -77,13 +76,13 @@ class _Node(msgspec.Struct, frozen=True, eq=False):
 
 
 class Reading(msgspec.Struct, frozen=True, eq=False):
-    """The inputs of all facts: the mark of the snapshot, pools, and planned nodes.
+    """The inputs of all facts: the token of the snapshot, pools, and planned nodes.
 
     `leaving`: the nodes that commands remove. `resting`: those that back off. `nominated`: nodes and claims that pods
     are expected on. `events`: the last pod events that Dovetail saw itself, by node.
     """
 
-    mark: object
+    token: object
     pools: Mapping[str, NodePool]
     policies: Mapping[str, DisruptionPolicy]
     leaving: Mapping[str, LeavingNode]
@@ -124,7 +123,6 @@ class FactsCache:
         self._sums: dict[str, _Sums] = {}
         self._timed: dict[str, ProtectionSpan] = {}
         self._nodes: dict[str, _Node] = {}
-        self._rows: NodeRows | None = None
         self._surging: Mapping[Owner, bool] = {}
         self._under: dict[str, dict[str, None]] = {}
         self._settings: Settings | None = None
@@ -159,7 +157,7 @@ class FactsCache:
             self._nodes.pop(name, None)
             self.vetoes.forget(name)
         self.vetoes.begin()
-        turned = dict.fromkeys(name for pdb in found.turned for name in self._under.get(pdb_key(pdb), ()))
+        turned = dict.fromkeys(name for pdb in found.turned for name in self._under.get(pdb.metadata.key, ()))
         self.vetoes.look_again(turned)
         if snapshot.surges is not NO_SURGES:  # which Deployments roll also depends on refused evictions
             for name in turned:
@@ -175,11 +173,11 @@ class FactsCache:
 
     def _gone(self, snapshot: Snapshot) -> set[str]:
         """Return the nodes of the last snapshot that are not there any more."""
-        before, self._rows, index = self._rows, snapshot.rows, snapshot.index
-        edits = None if before is None else self._rows.edits_since(before.mark)
-        if before is None or edits is None:
+        last, index = self._last, snapshot.index
+        since = None if last is None else snapshot.changes_since(last.reading.token)
+        if last is None or since is None:
             return {*self._sums, *self._nodes} - index.keys()
-        return {name for place in edits.gone if (name := before.names[place]) not in index}
+        return {name for place in since[0].gone if (name := last.facts[place].name) not in index}
 
     def _drop_sums(self, node: str) -> None:
         kept = self._sums.pop(node, None)
@@ -219,7 +217,7 @@ class FactsCache:
         last = self._last
         if last is None or snapshot.rows.has_namesakes or not reading.has_the_same_rules(last.reading):
             return None
-        since = snapshot.changes_since(last.reading.mark)
+        since = snapshot.changes_since(last.reading.token)
         if since is None:
             return None
         edits, changed = since
@@ -243,15 +241,16 @@ class FactsCache:
 
     def facts_of(self, inputs: Inputs) -> NodeFacts | None:
         """Return the facts cached for the same inputs, or None."""
-        known = self._nodes.get(inputs[0].name)
-        return known.facts if known is not None and _same(known.inputs, inputs) else None
+        known = self._nodes.get(inputs.state.name)
+        return known.facts if known is not None and known.inputs.same_as(inputs) else None
 
     def facts_but_for_pods(self, inputs: Inputs) -> NodeFacts | None:
         """Return the facts cached for the same inputs, whatever pods the node has; None: something else changed too."""
-        known = self._nodes.get(inputs[0].name)
-        if known is None or not _same((inputs[0], known.inputs[1], *inputs[2:7], known.inputs[7]), known.inputs):
+        known = self._nodes.get(inputs.state.name)
+        if known is None:
             return None
-        return known.facts
+        before = known.inputs
+        return known.facts if before.same_as(inputs._replace(sums=before.sums, seen=before.seen)) else None
 
     def keep_facts(self, inputs: Inputs, facts: NodeFacts, now: datetime) -> None:
         """Cache the new facts of a node unless they depend on time."""

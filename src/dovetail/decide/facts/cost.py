@@ -8,7 +8,7 @@ decide, at the bottom.
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
@@ -148,19 +148,6 @@ def ageing(pod_costs: int, expire_after: int | None, created: datetime | None) -
     if pod_costs % unit == 0:
         pod_costs, unit = pod_costs // unit, 1
     return pod_costs, whole, step, unit * (whole or 1), since
-
-
-def costs_at(nodes: Iterable[Ageing], now: datetime) -> list[float]:
-    """Return `node_cost` of many nodes, rounded."""
-    at, found = (now - EPOCH) // MICROSECOND, []
-    for factor, whole, step, divisor, since in nodes:
-        left = whole - (at - since) * step
-        if left > whole:
-            left = whole
-        elif left < 0:
-            left = 0
-        found.append(factor * left / divisor)
-    return found
 
 
 def rescheduling_cost(positive_costs: int) -> Fraction:

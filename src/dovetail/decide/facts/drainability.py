@@ -5,20 +5,18 @@ with its annotation, DaemonSet and mirror pods too; PDBs apply to pods that woul
 names the pod and the PDB. Knows nothing of budgets or savings. Sits in decide, at the bottom.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from datetime import datetime
-from typing import Final
 
 import msgspec
 
 from dovetail.model import names
 from dovetail.model.cached import cached
-from dovetail.model.labels.selectors import LabelSelector
 from dovetail.model.objects import Pod, PodDisruptionBudget
-from dovetail.model.timing.duration import DurationError, later, parse_go_duration
+from dovetail.scheduling.changes import changes
+from dovetail.scheduling.pods.evictions import Guard, PdbIndex, holds, protected_until, read_protection
 from dovetail.scheduling.pods.pod import is_active, is_mirror, tolerates_disruption
-from dovetail.scheduling.reading.changes import changes
 
 
 class Protection(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,15 +44,10 @@ def protection(pod: Pod, now: datetime, *, durations: bool = True) -> Protection
     value = pod.metadata.annotations.get(names.DO_NOT_DISRUPT)
     if value is None or not is_active(pod):
         return None
-    if value == "true":
-        return Protection(pod=pod, value=value)
-    span = _positive_span(value) if durations else None
-    if span is None:
+    until = protected_until(pod, durations=durations)
+    if not holds(until, now):
         return None
-    if pod.status.start_time is None:
-        return Protection(pod=pod, value=value)
-    until = later(pod.status.start_time, span)
-    return Protection(pod=pod, value=value, until=until) if now < until else None
+    return Protection(pod=pod, value=value, until=None if isinstance(until, bool) else until)
 
 
 def unreadable_protection(pod: Pod, *, durations: bool = True) -> str | None:
@@ -62,56 +55,22 @@ def unreadable_protection(pod: Pod, *, durations: bool = True) -> str | None:
     value = pod.metadata.annotations.get(names.DO_NOT_DISRUPT)
     if value is None or value in ("true", "false"):
         return None
-    return value if not durations or _positive_span(value) is None else None
-
-
-def _positive_span(text: str) -> int | None:
-    try:
-        span = parse_go_duration(text)
-    except DurationError:
-        return None
-    return span if span > 0 else None
-
-
-class _Guard(msgspec.Struct, frozen=True):
-    key: str
-    selector: LabelSelector
-    spares_unready: bool
-
-
-_NONE: Final[dict[str, dict[str | None, list[_Guard]]]] = {}
+    return value if not durations or read_protection(value) is None else None
 
 
 class Guards:
-    """The cluster's PDBs, found by a label that a pod must carry, so that 80,000 pods are matched in one pass.
-
-    A PDB that requires no label is found by the empty label, which no pod has: the value of that is None.
-    """
+    """The cluster's PDBs, and how many evictions each allows now."""
 
     def __init__(self, pdbs: Sequence[PodDisruptionBudget], *, durations: bool = True) -> None:
         self.durations = durations
-        self._by_label: dict[str, dict[str, dict[str | None, list[_Guard]]]] = {}
-        for pdb in pdbs:
-            self._add(pdb)
+        self._index = PdbIndex.of(pdbs)
         self._pdbs = pdbs
-        self._allowed = {pdb_key(pdb): pdb.status.disruptions_allowed for pdb in pdbs}
+        self._allowed = {pdb.metadata.key: pdb.status.disruptions_allowed for pdb in pdbs}
 
     @cached
-    def refusing(self) -> Mapping[str, Mapping[str, Mapping[str | None, Sequence[object]]]]:
-        """Return, by namespace, labels and values of pods whose eviction might be refused now; no other's is."""
-        return {namespace: found for namespace, by_key in self._by_label.items() if (found := self._may_refuse(by_key))}
-
-    def _may_refuse(
-        self, by_key: dict[str, dict[str | None, list[_Guard]]]
-    ) -> Mapping[str, Mapping[str | None, Sequence[object]]]:
-        """Return those labels and values of a namespace whose pods an eviction might be refused to."""
-        if len(by_key) > 1:
-            return by_key  # a pod may have one PDB by one label and one by another
-        ((key, by_value),) = by_key.items()
-        left = {
-            value: guards for value, guards in by_value.items() if len(guards) > 1 or self._allowed[guards[0].key] == 0
-        }
-        return {key: left} if left else {}
+    def refusing(self) -> PdbIndex:
+        """Return the PDBs whose pods an eviction might be refused to now; no other's is."""
+        return self._index.narrowed(lambda guard: self._allowed[guard.key] == 0)
 
     def renewed(self, pdbs: Sequence[PodDisruptionBudget]) -> "tuple[Guards, PdbChanges]":
         """Return the guards of newer PDBs, and what changed; if that is only status, compiled selectors are kept."""
@@ -122,68 +81,36 @@ class Guards:
             return self, found
         other = copy(self)
         other._pdbs = pdbs
-        other._allowed = {**self._allowed, **{pdb_key(pdb): pdb.status.disruptions_allowed for pdb in found.new}}
+        other._allowed = self._allowed | {pdb.metadata.key: pdb.status.disruptions_allowed for pdb in found.new}
         if found.turned:
             vars(other).pop("refusing", None)
         return other, found
 
-    def _add(self, pdb: PodDisruptionBudget) -> None:
-        spec, namespace = pdb.spec, pdb.metadata.namespace
-        if spec.selector is None:
-            return  # a null selector matches nothing
-        guard = _Guard(
-            key=pdb_key(pdb),
-            selector=LabelSelector.compile(spec.selector),
-            spares_unready=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
-        )
-        key, value = next(iter(spec.selector.match_labels.items()), ("", None))  # any of them will do
-        by_value = self._by_label.setdefault(namespace, {}).setdefault(key, {})
-        by_value.setdefault(value, []).append(guard)
-
-    def matching(self, pod: Pod) -> list[_Guard]:
+    def matching(self, pod: Pod) -> list[Guard]:
         """Return the PDBs whose selector matches the pod, by name."""
-        namespace, labels = pod.metadata.namespace, pod.metadata.labels
-        found: list[_Guard] = []
-        for key, by_value in self._by_label.get(namespace, _NONE).items():
-            near = by_value.get(labels.get(key))
-            if near is not None:
-                found += [guard for guard in near if guard.selector.matches(labels)]
-        if len(found) > 1:
-            found.sort(key=lambda g: g.key)
-        return found
+        return self._index.matching(pod)
 
     def over(self, pods: Iterable[Pod]) -> frozenset[str]:
         """Return all PDBs whose selector matches one of the pods."""
         found: set[str] = set()
         for pod in pods:
             labels = pod.metadata.labels
-            for key, by_value in self._by_label.get(pod.metadata.namespace, _NONE).items():
+            for key, by_value in self._index.by_label.get(pod.metadata.namespace, {}).items():
                 for guard in by_value.get(labels.get(key), ()):
                     if guard.key not in found and guard.selector.matches(labels):
                         found.add(guard.key)
         return frozenset(found)
 
-    def might_refuse(self, pod: Pod) -> bool:
-        """Return whether the pod's namespace and labels are among those in `refusing`."""
-        labels = pod.metadata.labels
-        for key, by_value in self.refusing.get(pod.metadata.namespace, _NONE).items():
-            if labels.get(key) in by_value:
-                return True
-        return False
-
     def veto(self, pod: Pod, now: datetime) -> PdbVeto | None:
         """Return why the eviction API would refuse the pod now, or None."""
-        if not self.might_refuse(pod):
+        if not self.refusing.may_select(pod):
             return None
         found = self.matching(pod)
         if not found or (len(found) == 1 and self._allowed[found[0].key] != 0) or not self._would_be_evicted(pod, now):
             return None
         if len(found) > 1:
             return PdbVeto(pod=pod, pdbs=tuple(guard.key for guard in found))
-        guard = found[0]
-        if guard.spares_unready and any(c.type == "Ready" and c.status == "False" for c in pod.status.conditions):
-            return None
-        return PdbVeto(pod=pod, pdbs=(guard.key,), allowed=0)
+        return None if found[0].spares(pod) else PdbVeto(pod=pod, pdbs=(found[0].key,), allowed=0)
 
     def _would_be_evicted(self, pod: Pod, now: datetime) -> bool:
         """Return whether draining the node would call the eviction API for this pod."""
@@ -206,11 +133,6 @@ def near(pdbs: Iterable[PodDisruptionBudget], pods: Iterable[Pod]) -> list[PodDi
     ]
 
 
-def pdb_key(pdb: PodDisruptionBudget) -> str:
-    """Return the name of a PDB with its namespace."""
-    return f"{pdb.metadata.namespace}/{pdb.metadata.name}"
-
-
 class PdbChanges(msgspec.Struct, frozen=True):
     """How PDBs differ from earlier ones: new objects, namespaces in which the set of PDBs or a spec is another.
 
@@ -224,11 +146,11 @@ class PdbChanges(msgspec.Struct, frozen=True):
 
 def _compare(before: Sequence[PodDisruptionBudget], after: Sequence[PodDisruptionBudget]) -> PdbChanges:
     gone, new = changes(before, after)
-    old = {pdb_key(pdb): pdb for pdb in gone}
+    old = {pdb.metadata.key: pdb for pdb in gone}
     namespaces: set[str] = set()
     turned = []
     for pdb in new:
-        was = old.pop(pdb_key(pdb), None)
+        was = old.pop(pdb.metadata.key, None)
         if was is None or was.spec != pdb.spec:
             namespaces.add(pdb.metadata.namespace)
         elif (was.status.disruptions_allowed == 0) != (pdb.status.disruptions_allowed == 0):

@@ -4,8 +4,8 @@ Decides nothing: gates, budgets and methods read it. Built from the snapshot's o
 in decide, at the bottom.
 """
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
 from typing import Final
@@ -24,6 +24,7 @@ from dovetail.decide.in_flight import Resting
 from dovetail.model import names
 from dovetail.model.cached import cached
 from dovetail.model.money import Money
+from dovetail.model.names import CONDITION_INITIALIZED
 from dovetail.model.objects import Node, NodeClaim, NodePool, Pod, condition, is_true
 from dovetail.model.policies.controls import RepairRule
 from dovetail.model.policies.policy import DisruptionPolicy
@@ -76,6 +77,24 @@ def odd_spans(claim: NodeClaim) -> list[tuple[str, str]]:
     if grace is not None and not is_length(grace):
         found.append(("terminationGracePeriod", grace))
     return found
+
+
+def last_pod_event(claim: NodeClaim | None, seen: datetime | None = None) -> datetime | None:
+    """Return the last pod event of a node or, if none is known, when it was initialized (grace-period, Core Logic).
+
+    `seen`: the last one that Dovetail saw itself; the later of both counts, as Karpenter can miss one.
+    """
+    if claim is None:
+        return None
+    written = claim.status.last_pod_event_time
+    if written is not None and seen is not None:
+        return max(written, seen)
+    if written is not None or seen is not None:
+        return written or seen
+    initialized = condition(claim.status.conditions, names.CONDITION_INITIALIZED)
+    if initialized is not None and initialized.status == "True":
+        return initialized.last_transition_time
+    return None
 
 
 class Timer(msgspec.Struct, frozen=True, kw_only=True):
@@ -260,9 +279,13 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return the remaining share of its lifetime."""
         return cost.lifetime_remaining(self.expire_after, self.created, now)
 
+    def cost_ratio(self, now: datetime) -> tuple[int, int]:
+        """Return the exact disruption cost (docs/rules.md#cost), as a ratio."""
+        return cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
+
     def disruption_cost(self, now: datetime) -> Fraction:
         """Return the exact disruption cost (docs/rules.md#cost)."""
-        return Fraction(*cost.node_cost(self.pod_costs, self.expire_after, self.created, now))
+        return Fraction(*self.cost_ratio(now))
 
     def required_savings(self, now: datetime) -> tuple[int, int]:
         """Return what removing it has to save: its pool's threshold x its disruption cost, as a ratio.
@@ -271,7 +294,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """
         if self.policy is None or self.policy.static:
             return 0, 1
-        amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
+        amount, unit = self.cost_ratio(now)
         return self.policy.savings_threshold * amount, unit
 
     def asked_waste(self, now: datetime) -> tuple[int, int] | None:
@@ -281,7 +304,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """
         if self.policy is None or self.policy.disruption_price is None or self.policy.static:
             return None
-        amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
+        amount, unit = self.cost_ratio(now)
         return self.policy.disruption_price * amount, unit
 
     def restarts_worth(self, now: datetime) -> tuple[int, int]:
@@ -293,7 +316,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         price = None if self.policy is None else self.policy.restart_price
         if price is None:
             return 0, 1
-        amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
+        amount, unit = self.cost_ratio(now)
         if not price.time:
             return price.dollars * amount, unit
         share = self.cpu_share if price.per_cpu else self.mover_share
@@ -333,7 +356,11 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @cached
     def closing(self) -> bool:
         """Return whether new pods are steered away from it (docs/rules.md#steering)."""
-        return self.node is not None and any(taint.key == names.CLOSING_TAINT for taint in self.node.spec.taints)
+        return self.has_taint(names.CLOSING_TAINT)
+
+    def has_taint(self, key: str) -> bool:
+        """Return whether its Node has a taint with a key."""
+        return self.node is not None and any(taint.key == key for taint in self.node.spec.taints)
 
     @cached
     def has_jobs(self) -> bool:
@@ -357,7 +384,7 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def disruption_cost_float(self, now: datetime) -> float:
         """Return the disruption cost, rounded."""
-        amount, unit = cost.node_cost(self.pod_costs, self.expire_after, self.created, now)
+        amount, unit = self.cost_ratio(now)
         return amount / unit
 
     @cached
@@ -401,3 +428,25 @@ def rescheduling_costs(nodes: Sequence[NodeFacts]) -> npt.NDArray[np.float64]:
     """Return `rescheduling_cost_float` of many nodes."""
     costs: npt.NDArray[np.float64] = 1.0 + np.array([facts.positive_costs for facts in nodes]) / cost.UNIT
     return costs
+
+
+_LAUNCH: Final = timedelta(seconds=40)
+"""How long a replacement is assumed to take, until a launch of the pool shows it."""
+DRAIN: Final = timedelta(seconds=10)
+"""How long a node is assumed to take to be gone once its replacement is there."""
+_LAUNCH_MIN, _LAUNCH_MAX = timedelta(seconds=5), timedelta(minutes=30)
+"""Launch times outside these are ignored: a machine of a test, or one that waited for a person."""
+
+
+def usual_launch(nodes: Iterable[NodeFacts], since: datetime | None = None) -> timedelta:
+    """Return the median of the time from a NodeClaim to its initialized node; of those made since a time, if any is."""
+    recent, earlier = list[timedelta](), list[timedelta]()
+    for facts in nodes:
+        ready = None if facts.claim is None else condition(facts.claim.status.conditions, CONDITION_INITIALIZED)
+        if facts.created is None or ready is None or ready.status != "True" or ready.last_transition_time is None:
+            continue
+        took = ready.last_transition_time - facts.created
+        if _LAUNCH_MIN <= took <= _LAUNCH_MAX:
+            (recent if since is not None and facts.created >= since else earlier).append(took)
+    known = sorted(recent or earlier)
+    return known[len(known) // 2] if known else _LAUNCH

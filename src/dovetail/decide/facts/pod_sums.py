@@ -70,7 +70,7 @@ class PodSums:
         entry = read_pod_window(pod.metadata.annotations[names.DISRUPTION_WINDOW])
         self.windows.append((pod, entry))
         if entry.problem:
-            where = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
+            where = f"pod {pod.metadata.key}"
             self.unreadable.append(f"{where}: {names.DISRUPTION_WINDOW}: {entry.problem}; it never opens")
 
     def ask(self, pod: Pod, guards: Guards, surges: Surges, now: datetime) -> None:
@@ -95,7 +95,7 @@ class PodSums:
 
     def _note_unreadable(self, pod: Pod, guards: Guards) -> None:
         value, bad = unreadable_protection(pod, durations=guards.durations), cost.unreadable_cost(pod, self.reading)
-        where = f"pod {pod.metadata.namespace}/{pod.metadata.name}" if value is not None or bad is not None else ""
+        where = f"pod {pod.metadata.key}" if value is not None or bad is not None else ""
         if value is not None:
             self.unreadable.append(
                 f"{where}: {names.DO_NOT_DISRUPT}: {value!r} is neither true nor a duration; ignored"

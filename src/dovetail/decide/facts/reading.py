@@ -12,17 +12,16 @@ from msgspec.structs import replace
 
 from dovetail.api.roll_request import RollRequest, read_request
 from dovetail.decide.facts.cache import FactsCache, Inputs, LastReading, Reading
-from dovetail.decide.facts.node_facts import NodeFacts, read_expiry, retirement_age
+from dovetail.decide.facts.node_facts import NodeFacts, last_pod_event, read_expiry, retirement_age
 from dovetail.decide.facts.pod_sums import PodSums, reading_of, sum_up
 from dovetail.decide.facts.vetoes import Vetoes
-from dovetail.decide.gates import timers
 from dovetail.decide.question import Question
 from dovetail.model import names
 from dovetail.model.money import Money
 from dovetail.model.objects import Node, NodeClaim, NodePool, condition, is_true
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.scheduling.nodes import StateNode, state_node, why_leaving
-from dovetail.scheduling.reading.rows import Edits
+from dovetail.scheduling.rows import Edits
 from dovetail.scheduling.snapshot import Snapshot
 
 _TAINTS: Final = (names.DISRUPTION_TAINT, names.DISRUPTED_TAINT)
@@ -79,7 +78,7 @@ class Reader:
         Nodes that the scheduler does not see yet (their labels are not set) are included: they get a verdict.
         """
         reading = Reading(
-            mark=self.snapshot.mark,
+            token=self.snapshot.token,
             pools=self.pools,
             policies=self.policies,
             leaving=self.leaving,
@@ -143,16 +142,16 @@ class Reader:
 
     def _inputs(self, state: StateNode, sums: PodSums) -> Inputs:
         claim, name = state.claim, state.name
-        pool_name = state.labels.get(names.NODEPOOL, "")
-        return (
-            state,
-            sums,
-            self.pools.get(pool_name),
-            self.policies.get(pool_name),
-            self.leaving.get(name),
-            self.resting.get(name),
-            name in self.nominated or (claim is not None and claim.metadata.name in self.nominated),
-            self.pod_events.get(name),
+        pool = state.labels.get(names.NODEPOOL, "")
+        return Inputs(
+            state=state,
+            sums=sums,
+            pool=self.pools.get(pool),
+            policy=self.policies.get(pool),
+            leaving=self.leaving.get(name),
+            resting=self.resting.get(name),
+            nominated=name in self.nominated or (claim is not None and claim.metadata.name in self.nominated),
+            seen=self.pod_events.get(name),
         )
 
     def _read(self, inputs: Inputs) -> NodeFacts:
@@ -184,7 +183,7 @@ class Reader:
             resting=resting,
             drifted_since=drifted if roll is None else min(roll.requested, drifted or roll.requested),
             roll=roll,
-            last_event=timers.last_pod_event(claim, seen),
+            last_event=last_pod_event(claim, seen),
             expire_after=self._expiry(claim, policy),
             retires_after=self._retires_after(claim, policy),
             instance_type=kind,
@@ -263,8 +262,7 @@ def _of_pods(sums: PodSums) -> dict[str, Any]:
 
 def _with_pods(before: NodeFacts, inputs: Inputs) -> NodeFacts:
     """Return the facts of a node of which only the pods and their last event have changed."""
-    state, sums, *_, seen = inputs
-    return replace(before, last_event=timers.last_pod_event(state.claim, seen), **_of_pods(sums))
+    return replace(before, last_event=last_pod_event(inputs.state.claim, inputs.seen), **_of_pods(inputs.sums))
 
 
 def _expected_by_scheduler(snapshot: Snapshot) -> Iterator[str]:

@@ -64,20 +64,19 @@ class Vetoes:
     def __init__(self, snapshot: Snapshot, guards: Guards, now: datetime, kept: KeptVetoes | None = None) -> None:
         self._snapshot, self._guards, self._now = snapshot, guards, now
         self._kept, self._turn = kept, None if kept is None else kept.turn
-        self._asked: dict[int, tuple[NodeFacts, PdbVeto | None]] = {}
+        self._asked: dict[NodeFacts, PdbVeto | None] = {}
 
     @cached
     def _guarded(self) -> ByNode[bool] | None:
-        return self._snapshot.bindings.might(self._guards.might_refuse)
+        return self._snapshot.bindings.might(self._guards.refusing.may_select)
 
     def of(self, facts: NodeFacts) -> PdbVeto | None:
         """Return the first pod of a node that can't be evicted now; one whose Deployment rolls is not evicted."""
         if not self._guards.refusing:
             return None
-        known = self._asked.get(id(facts))
-        if known is None:
-            known = self._asked[id(facts)] = facts, self._find(facts)
-        return known[1]
+        if facts not in self._asked:
+            self._asked[facts] = self._find(facts)
+        return self._asked[facts]
 
     def _find(self, facts: NodeFacts) -> PdbVeto | None:
         guards, snapshot = self._guards, self._snapshot

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.steering_plan import Victim
+from dovetail.decide.outcome import Victim
 from dovetail.model import names
 from dovetail.model.listing import are_the_same
 from dovetail.model.objects import Pod

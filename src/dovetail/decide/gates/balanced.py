@@ -5,7 +5,7 @@ See docs/rules.md#price, gate 6; Karpenter v1.15's own policy, which the designs
 below the methods.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from math import inf
 
@@ -13,11 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.candidates import Chain
 from dovetail.decide.gates.price import Approved
 from dovetail.decide.refusal import Refusal
 from dovetail.model import names
-from dovetail.model.command import Method
 from dovetail.model.policies.policy import ConsolidationPolicy
 from dovetail.model.settings import Settings
 from dovetail.model.verdicts import Gate
@@ -35,9 +33,10 @@ class PoolTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pool_totals(
-    nodes: Sequence[NodeFacts], chains: Mapping[str, Mapping[Method, Chain]], settings: Settings
+    nodes: Sequence[NodeFacts], is_candidate: Callable[[NodeFacts], bool], settings: Settings
 ) -> dict[str, PoolTotals]:
     """Sum price and rescheduling cost over all nodes of each pool, including nodes that are not candidates."""
+    as_tracked = settings.rules.tracked_totals
     prices: dict[str, list[NodeFacts]] = {}
     for facts in nodes:
         if facts.pool_name:
@@ -45,13 +44,16 @@ def pool_totals(
     totals = {}
     for pool, members in prices.items():
         claimed = [facts for facts in members if facts.claim is not None]
-        own = [_own_disruption(facts, chains, settings) for facts in members]
+        own = [
+            facts.tracked_cost if as_tracked and not is_candidate(facts) else facts.rescheduling_cost
+            for facts in members
+        ]
         tracked = claimed
-        if settings.rules.tracked_totals:
+        if as_tracked:
             # Karpenter adds up the NodeClaims with a known type and offering; if there are none, the candidates.
             tracked = [facts for facts in claimed if _is_tracked(facts)]
             if not any(facts.price_float for facts in tracked):
-                tracked = [facts for facts in members if _passes_pods(chains[facts.name][Method.EMPTY])]
+                tracked = list(filter(is_candidate, members))
         cost_float = 0.0
         for facts in tracked:
             cost_float += facts.price_float
@@ -71,18 +73,6 @@ def _is_tracked(facts: NodeFacts) -> bool:
     """Return whether Karpenter's running total of a pool's cost includes the node's claim."""
     labels = facts.claim.metadata.labels if facts.claim is not None else {}
     return all(labels.get(key) for key in (names.INSTANCE_TYPE, names.ZONE, names.CAPACITY_TYPE, names.NODEPOOL))
-
-
-def _own_disruption(facts: NodeFacts, chains: Mapping[str, Mapping[Method, Chain]], settings: Settings) -> Fraction:
-    if not settings.rules.tracked_totals:
-        return facts.rescheduling_cost
-    candidate = _passes_pods(chains[facts.name][Method.EMPTY])
-    return facts.rescheduling_cost if candidate else facts.tracked_cost
-
-
-def _passes_pods(chain: Chain) -> bool:
-    """Return whether it passed gates 1 to 6."""
-    return any(result.gate is Gate.PDB and result.passed for result in chain.results)
 
 
 def asks(facts: NodeFacts) -> bool:

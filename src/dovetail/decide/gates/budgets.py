@@ -69,14 +69,12 @@ def is_active(budget: Budget, now: datetime) -> bool:
     return budget.window is None or budget.window.active(now)
 
 
-def next_edge(policy: DisruptionPolicy, at: datetime) -> datetime | None:
-    """Return when a window of a policy, or of one of its budgets, opens or closes next; None: never."""
-    edges = [
-        edge
-        for budget in policy.budgets
-        if budget.window is not None and budget.problem is None and (edge := budget.window.next_change(at))
-    ]
-    return min((*edges, *window_edges(policy, at)), default=None)
+def window_times(policy: DisruptionPolicy, at: datetime) -> Iterator[datetime]:
+    """Yield when each budget of a policy, and each of its allow windows, next opens or closes."""
+    for budget in policy.budgets:
+        if budget.window is not None and budget.problem is None and (edge := budget.window.next_change(at)) is not None:
+            yield edge
+    yield from window_edges(policy, at)
 
 
 def amount_of(budget: Budget, nodes: int) -> int:
@@ -143,6 +141,12 @@ def domain_at_turn(
     return None if key is None else (key, labels.get(key, NO_DOMAIN))
 
 
+def rate_span(budget: Budget) -> timedelta:
+    """Return the span of a rate budget, rounded up to microseconds."""
+    assert budget.per is not None
+    return timedelta(microseconds=-(-budget.per // 1000))
+
+
 def rate_allowance(
     budget: Budget, nodes: int, departures: Sequence[Departure] | None, planned: int, now: datetime
 ) -> Allowance:
@@ -155,7 +159,7 @@ def rate_allowance(
     if departures is None:
         return Allowance(allowed=amount, used=amount, budget=budget)
     assert budget.per is not None
-    span = timedelta(microseconds=-(-budget.per // 1000))
+    span = rate_span(budget)
     recent = sorted((entry for entry in departures if now - span < entry.at <= now), key=lambda entry: entry.at)
     used = planned + sum(entry.nodes for entry in recent)
     free_at, over = None, used - amount
@@ -409,15 +413,11 @@ class BudgetLedger:
         reason = condition(facts.claim.status.conditions if facts.claim else (), names.CONDITION_DISRUPTION_REASON)
         if reason is not None and reason.status == "True" and reason.reason:
             return reason.reason == Reason.DRIFTED.value
-        return facts.drifted and (unsure or _has_our_taint(facts))
+        return facts.drifted and (unsure or facts.has_taint(names.DISRUPTION_TAINT))
 
     @cached
     def _methods(self) -> dict[str, Method]:
         return {entry.node: entry.method for entry in self.in_flight.leaving}
-
-
-def _has_our_taint(facts: NodeFacts) -> bool:
-    return facts.node is not None and any(taint.key == names.DISRUPTION_TAINT for taint in facts.node.spec.taints)
 
 
 def domain_of(facts: NodeFacts, key: str) -> str:

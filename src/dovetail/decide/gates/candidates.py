@@ -7,7 +7,7 @@ conditions (docs/rules.md#methods; docs/designs). Budgets, simulation and prices
 in decide, above facts and timers, below the methods.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import takewhile
 
@@ -15,7 +15,7 @@ import msgspec
 
 from dovetail.decide.facts.node_facts import NodeFacts, is_length
 from dovetail.decide.gates import method_rules, node_rules
-from dovetail.decide.gates.gate_results import GateContext, GateRule, pod_name, stopped
+from dovetail.decide.gates.gate_results import GateContext, GateRule, stopped
 from dovetail.model.command import Method
 from dovetail.model.objects import NodeClaim, Pod
 from dovetail.model.verdicts import Gate, GateResult
@@ -109,6 +109,11 @@ class Chain(msgspec.Struct, frozen=True):
         """Return whether every gate was passed."""
         return self.results[-1].passed
 
+    @property
+    def passed_pods(self) -> bool:
+        """Return whether gates 1 to 6 were passed."""
+        return any(result.gate is Gate.PDB and result.passed for result in self.results)
+
     def then(self, *results: GateResult) -> "Chain":
         """Return the chain with further gates."""
         return Chain(self.method, (*self.results, *results))
@@ -173,7 +178,7 @@ def chain_of(facts: NodeFacts, gate_context: GateContext, method: Method, closed
 def awaited(chain: Chain, pods: Sequence[Pod]) -> Chain:
     """Return the chain of an empty node that waiting pods would go to: it ends at the gate `nominated`."""
     before = tuple(takewhile(lambda result: result.gate is not Gate.NOMINATED, chain.results))
-    first, more = pod_name(pods[0]), len(pods) - 1
+    first, more = pods[0].metadata.key, len(pods) - 1
     if more:
         why = f"It is empty, but pod {first} and {more} more wait for a node and would land on it."
     else:
@@ -181,41 +186,8 @@ def awaited(chain: Chain, pods: Sequence[Pod]) -> Chain:
     return Chain(chain.method, (*before, stopped(Gate.NOMINATED, why, pod=first, pods=len(pods))))
 
 
-class ChainsOfNode(Mapping[Method, Chain]):
-    """Gates 1 to 7 of one node by method, each computed on first access."""
-
-    def __init__(
-        self,
-        facts: NodeFacts,
-        gate_context: GateContext,
-        awaited: Callable[[], Mapping[str, Sequence[Pod]]],
-        closed: int,
-    ) -> None:
-        self._facts, self._gate_context, self._awaited, self._closed = facts, gate_context, awaited, closed
-        self._found: dict[Method, Chain] = {}
-
-    def __getitem__(self, method: Method) -> Chain:
-        """Return the chain of a method."""
-        found = self._found.get(method)
-        if found is None:
-            if method not in methods_of(self._facts):
-                raise KeyError(method)
-            found = chain_of(self._facts, self._gate_context, method, self._closed)
-            pods = self._awaited().get(self._facts.name) if method is Method.EMPTY and found.open else None
-            found = self._found[method] = found if pods is None else awaited(found, pods)
-        return found
-
-    def __iter__(self) -> Iterator[Method]:
-        """Iterate over the methods whose gates the node runs through, in order."""
-        return iter(methods_of(self._facts))
-
-    def __len__(self) -> int:
-        """Count these methods."""
-        return len(methods_of(self._facts))
-
-
-class Chains(Mapping[str, ChainsOfNode]):
-    """Gates 1 to 7 of nodes by name.
+class Chains:
+    """Gates 1 to 7 of nodes, each computed on first access.
 
     `awaited`: returns the nodes that waiting pods would go to; called only for nodes that could be deleted as empty.
     `closed`: returns the rules that are closed for a node, as bits by `RULES`.
@@ -229,24 +201,16 @@ class Chains(Mapping[str, ChainsOfNode]):
         closed: Callable[[str], int],
     ) -> None:
         self._nodes, self._gate_context, self._awaited, self._closed = nodes, gate_context, awaited, closed
-        self._found: dict[str, ChainsOfNode] = {}
+        self._found: dict[tuple[str, Method], Chain] = {}
 
-    def __getitem__(self, name: str) -> ChainsOfNode:
-        """Return a node's chains, by method."""
-        found = self._found.get(name)
+    def of(self, node: str, method: Method) -> Chain:
+        """Return the gates of a node for a method."""
+        found = self._found.get((node, method))
         if found is None:
-            found = self._found[name] = ChainsOfNode(
-                self._nodes[name], self._gate_context, self._awaited, self._closed(name)
-            )
+            found = chain_of(self._nodes[node], self._gate_context, method, self._closed(node))
+            pods = self._awaited().get(node) if method is Method.EMPTY and found.open else None
+            found = self._found[node, method] = found if pods is None else awaited(found, pods)
         return found
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the nodes by name."""
-        return iter(self._nodes)
-
-    def __len__(self) -> int:
-        """Count the nodes."""
-        return len(self._nodes)
 
 
 def lifts_pod_rules(method: Method, facts: NodeFacts) -> bool:

@@ -14,7 +14,6 @@ import msgspec
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.vetoes import Vetoes
-from dovetail.model.objects import Pod
 from dovetail.model.settings import Settings
 from dovetail.model.timing.duration import END_OF_TIME
 from dovetail.model.verdicts import Figure, Gate, GateResult
@@ -36,6 +35,10 @@ class GateContext(msgspec.Struct, frozen=True, kw_only=True):
     may_surge: bool = True
     buffered: Mapping[str, int] = msgspec.field(default_factory=dict)
     vetoes: Vetoes | None = None
+
+    def manages(self, pool: str) -> bool:
+        """Return whether Dovetail may act on a pool."""
+        return self.managed_pools is None or pool in self.managed_pools
 
 
 class Said(NamedTuple):
@@ -103,8 +106,3 @@ def passed(gate: Gate, why: str) -> GateResult:
 def stopped(gate: Gate, why: str, **figures: Figure) -> GateResult:
     """Return the result of a gate that a node stopped at."""
     return GateResult(gate=gate, passed=False, why=why, figures=figures)
-
-
-def pod_name(pod: Pod) -> str:
-    """Return `namespace/name`."""
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"

@@ -14,11 +14,10 @@ import numpy as np
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price import UNPAYABLE
-from dovetail.decide.gates.restart_price import RestartPrices, is_priced
+from dovetail.decide.gates.restart_price import Ratio, RestartPrices, is_priced
 from dovetail.decide.gates.table import Exact, GateTable
 from dovetail.decide.question import Question
 
-Ratio = tuple[int, int]
 Ratios = tuple[Exact, Exact]
 """A column of exact ratios: amounts and units."""
 JOBS_ASK: Final = 2
@@ -43,13 +42,13 @@ class Haste:
         until = self._restless.get(facts.pool_name)
         return until if until is not None and self._now < until and is_priced(facts) else None
 
-    def bar(self, facts: NodeFacts) -> tuple[int, int]:
+    def bar(self, facts: NodeFacts) -> Ratio:
         """Return what a node must save to go at once, as a ratio; unlimited if it never may."""
         if self.waits_for_jobs(facts) or self.restarts.earning_until(facts) is not None:
             return UNPAYABLE.numerator, 1
         return self.asked_savings(facts)
 
-    def floor(self, facts: NodeFacts) -> tuple[int, int]:
+    def floor(self, facts: NodeFacts) -> Ratio:
         """Return what a node must save even after it has wasted enough, as a ratio."""
         asked = self.restarts.asked(facts)
         if asked is not None:
@@ -57,12 +56,12 @@ class Haste:
         floor = self._settings.waste_floor * facts.disruption_cost(self._now) if self._settings.waste_floor else 0
         return floor.numerator, floor.denominator
 
-    def own_threshold(self, facts: NodeFacts) -> tuple[int, int]:
+    def own_threshold(self, facts: NodeFacts) -> Ratio:
         """Return what a node must save, whatever was wasted, as its pool sets a threshold and no `disruptionPrice`."""
         policy = facts.policy
         return (0, 1) if policy is None or policy.disruption_price is not None else facts.required_savings(self._now)
 
-    def asked_savings(self, facts: NodeFacts) -> tuple[int, int]:
+    def asked_savings(self, facts: NodeFacts) -> Ratio:
         """Return what a node must save to go at once, as a ratio; Jobs are not considered here."""
         ratio = self._raised(facts, facts.required_savings(self._now))
         asked = self.restarts.asked(facts)
@@ -128,16 +127,16 @@ class Haste:
 
     # ------------------------------------------------------------ one node
 
-    def falls_by(self, facts: NodeFacts) -> tuple[int, int]:
+    def falls_by(self, facts: NodeFacts) -> Ratio:
         """Return by how much ageing lowers that: an amount of money in a number of nanoseconds."""
         return self._raised(facts, facts.falls_by)
 
-    def _raised(self, facts: NodeFacts, ratio: tuple[int, int]) -> tuple[int, int]:
+    def _raised(self, facts: NodeFacts, ratio: Ratio) -> Ratio:
         if self.restless_until(facts) is None:
             return ratio
         return ratio[0] * RESTLESS[0], ratio[1] * RESTLESS[1]
 
-    def asked_waste(self, facts: NodeFacts) -> tuple[int, int] | None:
+    def asked_waste(self, facts: NodeFacts) -> Ratio | None:
         """Return the money that a node must waste to go for less than its threshold, as a ratio; None: never."""
         if not self._settings.rules.waste or self.restarts.earning_until(facts) is not None:
             return None
@@ -148,5 +147,5 @@ class Haste:
         return (asked[0] * JOBS_ASK, asked[1]) if asked is not None and self.waits_for_jobs(facts) else asked
 
 
-def _larger(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+def _larger(one: Ratio, other: Ratio) -> Ratio:
     return one if one[0] * other[1] >= other[0] * one[1] else other

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.gate_results import GateContext, Said, pod_name, rule, said
+from dovetail.decide.gates.gate_results import GateContext, Said, rule, said
 from dovetail.decide.words import clock, nanoseconds, seconds
 from dovetail.model import names
 from dovetail.model.command import Method
@@ -265,14 +265,16 @@ def _has_claims(facts: NodeFacts, gate_context: GateContext) -> bool:
 def no_resource_claims(facts: NodeFacts, gate_context: GateContext) -> Said:
     """A pod that would move has resource claims."""
     assert facts.claiming is not None
-    return said(claims_why(facts.claiming, gate_context.settings), pod=pod_name(facts.claiming))
+    return said(claims_why(facts.claiming, gate_context.settings), pod=facts.claiming.metadata.key)
 
 
 def claims_why(pod: Pod, settings: Settings) -> str:
     """Return why a pod with resource claims keeps its node."""
     if settings.karpenter.ignores_dra:
-        return f"Pod {pod_name(pod)} has resource claims: Karpenter launches no node for it and moves it nowhere."
-    return f"Pod {pod_name(pod)} has resource claims: Dovetail does not simulate where its devices would be allocated."
+        return f"Pod {pod.metadata.key} has resource claims: Karpenter launches no node for it and moves it nowhere."
+    return (
+        f"Pod {pod.metadata.key} has resource claims: Dovetail does not simulate where its devices would be allocated."
+    )
 
 
 def _broken(facts: NodeFacts, gate_context: GateContext) -> Said:

@@ -9,7 +9,7 @@ from typing import Final
 
 from dovetail.api.pod_windows import PodWindow
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.gate_results import NEVER, GateContext, Said, pod_name, rule, said
+from dovetail.decide.gates.gate_results import NEVER, GateContext, Said, rule, said
 from dovetail.decide.words import clock, seconds
 from dovetail.model import names
 from dovetail.model.objects import Pod
@@ -17,13 +17,12 @@ from dovetail.model.verdicts import Gate
 
 
 def _not_managed(facts: NodeFacts, gate_context: GateContext) -> bool:
-    pools = gate_context.managed_pools
     return (
         facts.claim is None
         or facts.node is None
         or not facts.pool_name
         or facts.pool is None
-        or (pools is not None and facts.pool_name not in pools)
+        or not gate_context.manages(facts.pool_name)
     )
 
 
@@ -162,7 +161,7 @@ def pods_may_be_disrupted(facts: NodeFacts, gate_context: GateContext) -> Said:
     """A pod says do-not-disrupt."""
     found = facts.protection
     assert found is not None
-    pod = pod_name(found.pod)
+    pod = found.pod.metadata.key
     if found.until is None:
         return said(f"Pod {pod} says {names.DO_NOT_DISRUPT}={found.value}.", pod=pod, value=found.value)
     left = seconds(found.until - gate_context.now)
@@ -183,7 +182,7 @@ def pdbs_allow(facts: NodeFacts, gate_context: GateContext) -> Said:
     """A PodDisruptionBudget refuses an eviction now."""
     veto = None if gate_context.vetoes is None else gate_context.vetoes.of(facts)
     assert veto is not None
-    pod = pod_name(veto.pod)
+    pod = veto.pod.metadata.key
     if len(veto.pdbs) > 1:
         return said(
             f"Pod {pod} has {len(veto.pdbs)} PodDisruptionBudgets ({', '.join(veto.pdbs)}) and can't be evicted.",
@@ -232,7 +231,7 @@ def pod_windows_open(facts: NodeFacts, gate_context: GateContext) -> Said:
     """A pod's own disruption window is closed."""
     closed = _closed_windows(facts, gate_context)
     pod, entry = closed[0]
-    name = pod_name(pod)
+    name = pod.metadata.key
     if entry.window is None:
         return said(f"The window of pod {name} can't be read ({entry.problem}).", pod=name, window=entry.text)
     opens = entry.window.next_change(gate_context.now)
@@ -264,7 +263,7 @@ def _why_it_surges(facts: NodeFacts, _: GateContext) -> Said:
 def can_surge(facts: NodeFacts, gate_context: GateContext) -> Said:
     """A Deployment that moves by a rolling update can't roll now."""
     pod, surge = next(entry for entry in facts.surges if not gate_context.may_surge or entry[1].problem)
-    name, problem = pod_name(pod), f", but {surge.problem}"
+    name, problem = pod.metadata.key, f", but {surge.problem}"
     if not gate_context.may_surge:
         problem = ", which Dovetail has no right to patch"
     return said(f"Pod {name} moves with Deployment {surge.name}{problem}.", pod=name, deployment=surge.name)

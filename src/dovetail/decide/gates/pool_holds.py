@@ -13,6 +13,7 @@ import msgspec
 
 from dovetail.api.pool_marks import Halt, read_halt
 from dovetail.decide.facts.node_facts import NodeFacts
+from dovetail.decide.gates.gate_results import stopped
 from dovetail.decide.words import clock, nanoseconds, seconds
 from dovetail.model.labels.requirements import pod_requirements
 from dovetail.model.objects import NodePool, Pod, condition
@@ -37,11 +38,11 @@ class PoolHolds(msgspec.Struct, frozen=True, kw_only=True):
         """Return what blocks a whole pool for a reason, whatever its budgets say; None: nothing does."""
         if reason is not Reason.UNHEALTHY:
             if self.alert:
-                return _stopped(Gate.HEALTH, self.alert, nodePool=pool)
+                return stopped(Gate.HEALTH, self.alert, nodePool=pool)
             if pool in self.health:
                 return self.health[pool]
             if pool in self.unsettled:
-                return _stopped(Gate.HEALTH, self.unsettled[pool], nodePool=pool)
+                return stopped(Gate.HEALTH, self.unsettled[pool], nodePool=pool)
         return window_hold(pool, self.policies[pool], reason, self.now)
 
 
@@ -53,7 +54,7 @@ def window_hold(pool: str, policy: DisruptionPolicy, reason: Reason, now: dateti
     broken = next((entry for entry in naming if entry.problem is not None), None)
     if broken is not None:
         why = f"Window {broken.index + 1} of NodePool {pool} can't be read ({broken.problem}): it opens nothing."
-        return _stopped(Gate.WINDOW, why, nodePool=pool, reason=reason.value)
+        return stopped(Gate.WINDOW, why, nodePool=pool, reason=reason.value)
     if any(entry.window is not None and entry.window.active(now) for entry in naming):
         return None
     edges = [entry.window.next_change(now) for entry in naming if entry.window is not None]
@@ -61,7 +62,7 @@ def window_hold(pool: str, policy: DisruptionPolicy, reason: Reason, now: dateti
     when = "none opens again" if opens is None else f"the next opens at {clock(opens)}, in {seconds(opens - now)}"
     why = f"No window of NodePool {pool} is open for {reason.value}: {when}."
     until = None if opens is None else clock(opens)
-    return _stopped(Gate.WINDOW, why, nodePool=pool, reason=reason.value, opensAt=until)
+    return stopped(Gate.WINDOW, why, nodePool=pool, reason=reason.value, opensAt=until)
 
 
 def window_edges(policy: DisruptionPolicy, now: datetime) -> Iterator[datetime]:
@@ -91,7 +92,7 @@ def health_hold(
         return None
     if health.problem is not None:
         why = f"The health limits of NodePool {name} can't be read ({health.problem}): nothing starts."
-        return _stopped(Gate.HEALTH, why, nodePool=name)
+        return stopped(Gate.HEALTH, why, nodePool=name)
     return _not_ready(name, health, nodes) or _pending(pool, health, waiting, now)
 
 
@@ -121,7 +122,7 @@ def _halted(name: str, halt: Halt) -> GateResult:
     who = f" ({', '.join(halt.owners[:3])})" if halt.owners else ""
     until = "when they are ready, or after" if halt.command else "after"
     why = f"NodePool {name} has halted: {halt.why}{who}. It goes on {until} dovetail resume."
-    return _stopped(Gate.HEALTH, why, nodePool=name, command=halt.command)
+    return stopped(Gate.HEALTH, why, nodePool=name, command=halt.command)
 
 
 def _not_ready(name: str, health: Health, nodes: Sequence[NodeFacts]) -> GateResult | None:
@@ -133,7 +134,7 @@ def _not_ready(name: str, health: Health, nodes: Sequence[NodeFacts]) -> GateRes
         f"{len(sick)} of {len(nodes)} nodes of NodePool {name} are not ready, such as {sick[0]}; "
         f"its health allows {health.not_ready_nodes}."
     )
-    return _stopped(Gate.HEALTH, why, nodePool=name, notReady=len(sick), allowed=limit, node=sick[0])
+    return stopped(Gate.HEALTH, why, nodePool=name, notReady=len(sick), allowed=limit, node=sick[0])
 
 
 def _pending(pool: NodePool, health: Health, waiting: Waiting, now: datetime) -> GateResult | None:
@@ -145,13 +146,13 @@ def _pending(pool: NodePool, health: Health, waiting: Waiting, now: datetime) ->
     ]
     if len(stuck) < limit.count:
         return None
-    first = min(f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in stuck)
+    first = min(pod.metadata.key for pod in stuck)
     name = pool.metadata.name
     why = (
         f"{len(stuck)} pods that could run on NodePool {name} have been unschedulable for "
         f"{nanoseconds(limit.lasting)} or longer, such as {first}; its health allows fewer than {limit.count}."
     )
-    return _stopped(Gate.HEALTH, why, nodePool=name, pending=len(stuck), limit=limit.count, pod=first)
+    return stopped(Gate.HEALTH, why, nodePool=name, pending=len(stuck), limit=limit.count, pod=first)
 
 
 def unschedulable_since(pod: Pod) -> datetime | None:
@@ -185,7 +186,3 @@ def pending_times(health: Health | None, waiting: Sequence[Pod]) -> Iterator[dat
     if health is not None and health.pending_pods is not None:
         lasting = health.pending_pods.lasting
         yield from (later(since, lasting) for pod in waiting if (since := unschedulable_since(pod)) is not None)
-
-
-def _stopped(gate: Gate, why: str, **figures: str | int | None) -> GateResult:
-    return GateResult(gate=gate, passed=False, why=why, figures=figures)

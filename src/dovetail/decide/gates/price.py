@@ -3,8 +3,9 @@
 savings-threshold: Design Options 1, Recommendation ("Where this fits in the consolidation pipeline"), Appendix A. Given
 the nodes to remove and the one new node, it keeps the instance types that may be launched, or says at which gate none
 was left and with which numbers. Money is exact in the profile `dovetail`; the profile `karpenter-1.15` compares the
-floats that Karpenter compares, in its order. Knows nothing of budgets, timers or other candidates. Sits in decide,
-below the methods.
+floats that Karpenter compares, in its order. With several new nodes (docs/rules.md#value) each may be launched as any
+of its remaining types, so every combination must pass: the money that may be spent beyond the cheapest types is shared
+equally. Knows nothing of budgets, timers or other candidates. Sits in decide, below the methods.
 """
 
 from collections.abc import Sequence
@@ -14,8 +15,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from dovetail.decide.gates.price_refusals import below_threshold, no_cheaper, not_less, spot_switched_off
-from dovetail.decide.refusal import Refusal
+from dovetail.decide.refusal import Refusal, below_threshold, no_cheaper, not_less, spot_switched_off
 from dovetail.decide.words import dollars
 from dovetail.model import names
 from dovetail.model.catalogue import InstanceType
@@ -82,6 +82,15 @@ def paid_for(sources: Sequence[Source]) -> Money:
     return sum(source.price for source in sources)
 
 
+def judge_new_nodes(sources: Sequence[Source], new_nodes: Sequence[NewNode], settings: Settings) -> Judgement:
+    """Judge replacing nodes by as many new ones as the simulation asked for."""
+    if not new_nodes:
+        return judge_delete(sources, settings)
+    if len(new_nodes) == 1:
+        return judge_replace(sources, new_nodes[0], settings)
+    return _judge_several(sources, new_nodes, settings)
+
+
 def judge_delete(sources: Sequence[Source], settings: Settings) -> Judgement:
     """Judge removing nodes without a replacement: the whole price is saved.
 
@@ -102,8 +111,7 @@ def judge_replace(sources: Sequence[Source], new_node: NewNode, settings: Settin
     if spot_to_spot:
         if not settings.spot_to_spot_consolidation:
             return spot_switched_off(price)
-        new_node = new_node.narrowed(names.SPOT)
-        new_node = new_node.with_types(new_node.offered_types())
+        new_node = _spot_only(new_node)
     gates = (
         _FloatGates(sources, settings)
         if settings.rules.float_prices
@@ -113,20 +121,37 @@ def judge_replace(sources: Sequence[Source], new_node: NewNode, settings: Settin
     refusal = refuse_few_values(new_node, kept, settings) or gates.refuse(new_node, kept)
     if refusal:
         return refusal
-    new_node = new_node.with_types(kept)
-    if not spot_to_spot:
-        new_node = spot_only_if_mixed(new_node, settings)
-    elif len(sources) == 1:
-        judged = flexible_enough(new_node, settings, price)
+    several = len(sources) > 1
+    judged = _narrowed(sources, new_node.with_types(kept), settings, spot_to_spot=spot_to_spot, same_type=several)
+    return judged if isinstance(judged, Refusal) else _approve(sources, judged, settings)
+
+
+def _judge_several(sources: Sequence[Source], new_nodes: Sequence[NewNode], settings: Settings) -> Judgement:
+    paid = paid_for(sources)
+    required = required_of(sources, settings, replaced=True)
+    from_spot = all(source.capacity_type == names.SPOT for source in sources)
+    spot_to_spot = [from_spot and may_be_spot(node, settings) for node in new_nodes]
+    if any(spot_to_spot) and not settings.spot_to_spot_consolidation:
+        return spot_switched_off(paid)
+    nodes = [_spot_only(node) if spot else node for node, spot in zip(new_nodes, spot_to_spot, strict=True)]
+    total = _least_sum(nodes)
+    if total is None or total >= paid:
+        return no_cheaper(paid, total)
+    if paid - total < required:
+        return below_threshold(paid - total, paid, required, replaced=True, gate=gate_of(sources))
+    spare = (paid - total - required) / len(nodes)  # an equal share for each
+    kept: list[NewNode] = []
+    for node, spot in zip(nodes, spot_to_spot, strict=True):
+        affordable = _affordable(node, spare, free=required <= 0)
+        judged = refuse_few_values(node, affordable, settings) or _narrowed(
+            sources, node.with_types(affordable), settings, spot_to_spot=spot, same_type=True
+        )
         if isinstance(judged, Refusal):
             return judged
-        new_node = judged
-    if len(sources) > 1:
-        judged = drop_same_type(sources, new_node, settings)
-        if isinstance(judged, Refusal):
-            return judged
-        new_node = judged
-    return _approve(sources, new_node, settings)
+        kept.append(judged)
+    total = _least_sum(kept)
+    assert total is not None  # the gates keep only what can be launched, and what keeps them whichever comes
+    return approval(sources, tuple(kept), paid - total, settings)
 
 
 def refuse_no_cheaper(price: Money, price_float: float, launch: LaunchPrice, settings: Settings) -> Refusal | None:
@@ -333,10 +358,7 @@ def spot_only_if_mixed(new_node: NewNode, settings: Settings) -> NewNode:
     if settings.rules.spot_by_requirements:
         mixed = all(new_node.allows(names.CAPACITY_TYPE, kind) for kind in (names.SPOT, names.ON_DEMAND))
         return new_node.narrowed(names.SPOT) if mixed else new_node
-    if {names.SPOT, names.ON_DEMAND} <= set(new_node.capacity_types):
-        narrowed = new_node.narrowed(names.SPOT)
-        return narrowed.with_types(narrowed.offered_types())
-    return new_node
+    return _spot_only(new_node) if {names.SPOT, names.ON_DEMAND} <= set(new_node.capacity_types) else new_node
 
 
 def drop_same_type(sources: Sequence[Source], new_node: NewNode, settings: Settings) -> NewNode | Refusal:
@@ -411,3 +433,39 @@ def least_price(node: NewNode) -> Money | None:
 def _cheapest_float(node: NewNode) -> float:
     cheapest = node.cheapest_launch_price(node.instance_types[0])
     return cheapest.as_float if cheapest else 0.0
+
+
+def _spot_only(node: NewNode) -> NewNode:
+    node = node.narrowed(names.SPOT)
+    return node.with_types(node.offered_types())
+
+
+def _least_sum(nodes: Sequence[NewNode]) -> Money | None:
+    """Add up what the new nodes would cost at least for certain; None where one can't be launched."""
+    total = 0
+    for node in nodes:
+        least = least_price(node)
+        if least is None:
+            return None
+        total += least
+    return total
+
+
+def _affordable(node: NewNode, spare: Fraction, *, free: bool) -> list[InstanceType]:
+    """Keep the types that cost at most `spare` more than the cheapest; `free`: less than `spare` more."""
+    launches = {kind.name: node.worst_launch_price(kind) for kind in node.instance_types}
+    amounts = {name: launch.amount for name, launch in launches.items() if launch is not None}
+    most = min(amounts.values()) + spare
+    fitting = {name for name, amount in amounts.items() if (amount < most if free else amount <= most)}
+    return [kind for kind in node.instance_types if kind.name in fitting]
+
+
+def _narrowed(
+    sources: Sequence[Source], node: NewNode, settings: Settings, *, spot_to_spot: bool, same_type: bool
+) -> NewNode | Refusal:
+    """Apply the spot gates and, if asked, the same-type gate to one new node (docs/rules.md#price, gates 4 and 5)."""
+    if not spot_to_spot:
+        node = spot_only_if_mixed(node, settings)
+    elif len(sources) == 1:
+        return flexible_enough(node, settings, sources[0].price)
+    return drop_same_type(sources, node, settings) if same_type else node

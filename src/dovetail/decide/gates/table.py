@@ -7,7 +7,7 @@ be read. Sits in decide, above the rules, below the scene.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from operator import attrgetter
@@ -17,22 +17,19 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.decide.facts.cost import EPOCH, MICROSECOND, Ageing, costs_at, node_cost
-from dovetail.decide.facts.node_facts import NodeFacts, odd_spans
-from dovetail.decide.gates import method_rules, node_rules, timers
-from dovetail.decide.gates.candidates import OWN_RULES, RULES, lifts_pod_rules, pod_rules, rules_before_pods
-from dovetail.decide.gates.gate_results import NEVER, GateContext, GateRule
+from dovetail.decide.facts.cost import EPOCH, MICROSECOND, Ageing
+from dovetail.decide.facts.node_facts import NodeFacts, Timer, odd_spans
+from dovetail.decide.gates import node_rules
+from dovetail.decide.gates.candidates import RULES, lifts_pod_rules
+from dovetail.decide.gates.gate_results import NEVER, GateContext
 from dovetail.model import names
 from dovetail.model.cached import cached
 from dovetail.model.command import Method
-from dovetail.model.objects import Pod
+from dovetail.model.objects import is_true
 from dovetail.model.settings import CandidateOrder, Settings
-from dovetail.model.verdicts import Gate
 
-FirstClosed = tuple[tuple[Method, Gate | None], ...]
-"""For each method of a node, the first of gates 1 to 7 that is closed now; None: it passes them all."""
 _Ints = npt.NDArray[np.int64]
-_Bits = npt.NDArray[np.uint32]
+Bits = npt.NDArray[np.uint32]
 Exact = npt.NDArray[np.object_]
 """A column of Python's integers, which don't overflow."""
 
@@ -42,29 +39,15 @@ _NEVER: Final = 2**63 - 1
 _AGAIN, _CONSOLIDATE, _GRACE, _PAUSE, _ROLL, _MOVED_PODS = range(len(RULES), len(RULES) + 6)
 """The columns after the rules: when the row has to be computed again; four times at which a round is asked again even
 if the profile's rules ignore them; and until when a cost action may not move pods to the node."""
-_COUNTED, _USED, _REPAIRS, _LIFTS_REPAIR, _LIFTS_OTHERS, _UNREADABLE, _NOTED, _CLAIMED, _ROLLS = (
+_COUNTED, _USED, REPAIRS, LIFTS_REPAIR, LIFTS_OTHERS, _UNREADABLE, _NOTED, _CLAIMED, _ROLLS = (
     1 << bit for bit in range(9)
 )
-_LIFTED_BY: Final = {Method.UNHEALTHY: _LIFTS_REPAIR, Method.EXPIRED: _LIFTS_OTHERS, Method.DRIFTED: _LIFTS_OTHERS}
 _FEW: Final = 16
 _SHARE: Final = 8
 """Up to one node of so many is exchanged in place; with more, sorting all of them is faster."""
 _EXACT: Final = 2**53
 """Whole numbers below this are exact as floats, and so the quotient of two is rounded only once."""
 _TOO_LARGE: Final[Ageing] = (0, 0, 0, 0, 0)
-
-
-def _bits(rules: Sequence[GateRule]) -> int:
-    return sum(1 << RULES.index(rule) for rule in rules)
-
-
-_PDB: Final = _bits((node_rules.pdbs_allow,))
-_BUFFER: Final = _bits((method_rules.no_buffer,))
-_OWN: Final = {method: _bits((*rules_before_pods(method), *OWN_RULES.get(method, ()))) for method in Method}
-_PODS: Final = {
-    asks: {method: _bits(pod_rules(method, empty_asks_pdbs=asks)) for method in Method} for asks in (False, True)
-}
-_IN_ORDER: Final = tuple(method for method in Method if method is not Method.UNHEALTHY)
 
 
 def _instant(until: datetime | bool | None) -> int:
@@ -86,8 +69,33 @@ def _row(facts: NodeFacts, gates: GateContext) -> list[int]:
     row.append(_OPEN if grace is None else _instant(grace.until))
     row.append(_OPEN if pause is None else _instant(pause.until))
     row.append(_OPEN if roll is None else _instant(roll.requested))
-    row.append(_instant(timers.closed_until(facts, gates.settings)))
+    row.append(_instant(moved_pods_until(facts, gates.settings)))
     return row
+
+
+def moved_pods_until(facts: NodeFacts, settings: Settings) -> datetime | None:
+    """Return when a cost action may move pods to a node again; None: it is not closed by a timer.
+
+    Closed are nodes in their grace period (grace-period, Integration Points 2) and, as in Karpenter or if the setting
+    says so, those within consolidateAfter. Their own pods and capacity still count: they are closed, not gone
+    (docs/deviations.md).
+    """
+    until = facts.hidden_until if settings.rules.grace_period else None
+    timer = _destination_timer(facts, settings) if settings.consolidate_after_hides_destinations else None
+    if timer is None:
+        return until
+    return timer.until if until is None else max(until, timer.until)
+
+
+def _destination_timer(facts: NodeFacts, settings: Settings) -> Timer | None:
+    if not settings.rules.consolidatable_condition:
+        return facts.consolidate_after
+    # Karpenter requires condition Initialized on the claim and, unlike for sources, includes static pools.
+    claim, policy = facts.claim, facts.policy
+    if claim is None or policy is None:
+        return None
+    initialized = is_true(claim.status.conditions, names.CONDITION_INITIALIZED)
+    return facts.timer(policy.consolidate_after) if initialized else None
 
 
 def _flags(facts: NodeFacts, settings: Settings) -> int:
@@ -97,9 +105,9 @@ def _flags(facts: NodeFacts, settings: Settings) -> int:
     if facts.used:
         found |= _USED
     if facts.policy is not None and facts.policy.repair:
-        found |= _REPAIRS
+        found |= REPAIRS
         if lifts_pod_rules(Method.UNHEALTHY, facts):
-            found |= _LIFTS_REPAIR
+            found |= LIFTS_REPAIR
     if facts.unreadable:
         found |= _UNREADABLE
     if claim is not None:
@@ -109,7 +117,7 @@ def _flags(facts: NodeFacts, settings: Settings) -> int:
         if settings.rules.roll_requests and (facts.drifted or facts.will_drift):
             found |= _ROLLS
         if lifts_pod_rules(Method.DRIFTED, facts):
-            found |= _LIFTS_OTHERS
+            found |= LIFTS_OTHERS
     return found
 
 
@@ -192,9 +200,9 @@ class GateTable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         """
         after = tuple(sorted(nodes, key=_name))
         same = self.terms == _terms(gates)
-        known = {id(facts): row for row, facts in enumerate(self.nodes)} if same else {}
+        known = {facts: row for row, facts in enumerate(self.nodes)} if same else {}
         names = _Names(after, has_namesakes=len(set(map(_name, after))) < len(after))
-        return self._with(after, names, np.array([known.get(id(facts), -1) for facts in after], np.int64), gates)
+        return self._with(after, names, np.array([known.get(facts, -1) for facts in after], np.int64), gates)
 
     def edited(self, gone: Sequence[NodeFacts], new: Sequence[NodeFacts], gates: GateContext) -> "GateTable":
         """Return the table without some of its nodes and with others."""
@@ -224,8 +232,8 @@ class GateTable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         return self._with(after, _Names(after, has_namesakes=False), np.insert(np.delete(rows, out), places, -1), gates)
 
     def _sorted_anew(self, gone: Sequence[NodeFacts], new: Sequence[NodeFacts], gates: GateContext) -> "GateTable":
-        out = set(map(id, gone))
-        return self.renewed([*(facts for facts in self.nodes if id(facts) not in out), *new], gates)
+        out = set(gone)
+        return self.renewed([*(facts for facts in self.nodes if facts not in out), *new], gates)
 
     def _current(self, gates: GateContext) -> "GateTable":
         """Return the table of the same nodes, with the rows computed again whose windows opened or closed."""
@@ -340,8 +348,8 @@ class GateTable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
     def rows_of(self, nodes: Sequence[NodeFacts]) -> _Ints:
         """Return the rows of some of its nodes."""
         if self.names.has_namesakes:
-            known = {id(facts): row for row, facts in enumerate(self.nodes)}
-            return np.fromiter((known[id(facts)] for facts in nodes), dtype=np.int64, count=len(nodes))
+            known = {facts: row for row, facts in enumerate(self.nodes)}
+            return np.fromiter((known[facts] for facts in nodes), dtype=np.int64, count=len(nodes))
         rows = self.names.rows
         return np.fromiter((rows[facts.name] for facts in nodes), dtype=np.int64, count=len(nodes))
 
@@ -351,7 +359,7 @@ class GateTable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         amounts, units = costs.astype(object), divisor.astype(object)
         for place in np.flatnonzero(divisor == 0).tolist():
             facts = self.nodes[rows[place]]
-            amounts[place], units[place] = node_cost(facts.pod_costs, facts.expire_after, facts.created, now)
+            amounts[place], units[place] = facts.cost_ratio(now)
         return amounts, units
 
     def _ratios(self, rows: Sequence[int] | _Ints, now: datetime) -> tuple[_Ints, _Ints]:
@@ -365,13 +373,13 @@ class GateTable(msgspec.Struct, frozen=True, eq=False, kw_only=True):
         amounts, divisor = self._ratios(rows, now)
         costs: npt.NDArray[np.float64] = amounts / np.maximum(divisor, 1)
         if large := np.flatnonzero(divisor == 0).tolist():
-            costs[large] = costs_at([self.nodes[rows[place]].ageing for place in large], now)
+            costs[large] = [self.nodes[rows[place]].disruption_cost_float(now) for place in large]
         return costs
 
-    def closed(self, now: datetime) -> _Bits:
+    def closed(self, now: datetime) -> Bits:
         """Return the rules that are closed for each row, as bits; PDBs and buffers are open."""
         packed = np.packbits(self.until[:, : len(RULES)] > _instant(now), axis=1, bitorder="little")
-        found: _Bits = packed.view("<u4")[:, 0]
+        found: Bits = packed.view("<u4")[:, 0]
         return found
 
 
@@ -386,136 +394,6 @@ def _carried(column: npt.NDArray[Any], rows: _Ints | None) -> npt.NDArray[Any]:
     found, kept = np.empty((len(rows), *column.shape[1:]), column.dtype), rows >= 0
     found[kept] = column[rows[kept]]
     return found
-
-
-class OpenGates:
-    """Which nodes pass gates 1 to 7 of each method in one round, and where the others stop.
-
-    What PDBs refuse changes too often to be kept: it is asked of the nodes that pass all else. `awaited`: returns the
-    nodes that waiting pods would go to; asked only if a node could be deleted as empty.
-    """
-
-    def __init__(
-        self, table: GateTable, gates: GateContext, awaited: Callable[[], Mapping[str, Sequence[Pod]]]
-    ) -> None:
-        self._table, self._gates, self._awaited = table, gates, awaited
-        self._pods = _PODS[gates.settings.rules.empty_asks_pdbs]
-        self._found: dict[Method, Sequence[int]] = {}
-
-    def of(self, method: Method) -> Sequence[NodeFacts]:
-        """Return the nodes that pass, by name, ignoring budgets."""
-        return [self._table.nodes[row] for row in self.rows(method)]
-
-    def rows(self, method: Method) -> Sequence[int]:
-        """Return the rows of the nodes that pass."""
-        if method is Method.SINGLE_NODE:
-            method = Method.MULTI_NODE  # they have the same gates
-        found = self._found.get(method)
-        if found is None:
-            found = self._find(method)
-            if found and method is Method.EMPTY:
-                nodes, awaited = self._table.nodes, self._awaited()
-                found = [row for row in found if nodes[row].name not in awaited]
-            self._found[method] = found
-        return found
-
-    def _find(self, method: Method) -> list[int]:
-        """Return the rows that pass, whatever waits for a node."""
-        found: list[int] = np.flatnonzero(self._stops(method, self._closed) == 0).tolist()
-        guarded = self._guarded(method, found) if found and self._may_be_refused else []
-        if not guarded:
-            return found
-        if len(guarded) > _FEW:
-            refused = self._refused
-        else:
-            refused = frozenset(row for row in guarded if self._is_refused(row))
-        out = refused.intersection(guarded)
-        return [row for row in found if row not in out] if out else found
-
-    @property
-    def _may_be_refused(self) -> bool:
-        return self._gates.vetoes is not None and self._gates.vetoes.any
-
-    def _guarded(self, method: Method, rows: list[int]) -> list[int]:
-        """Return those of some rows for which a method asks the PDBs."""
-        if not self._pods[method] & _PDB:
-            return []
-        lifted = _LIFTED_BY.get(method, 0)
-        return [row for row in rows if not lifted & int(self._flags[row])] if lifted else rows
-
-    def _is_refused(self, row: int) -> bool:
-        table, vetoes = self._table, self._gates.vetoes
-        return vetoes is not None and vetoes.of(table.by_name[table.nodes[row].name]) is not None
-
-    @cached
-    def _refused(self) -> frozenset[int]:
-        """Return the rows that PDBs refuse now."""
-        table, vetoes = self._table, self._gates.vetoes
-        if vetoes is None or not vetoes.any:
-            return frozenset()
-        if table.names.has_namesakes:
-            return frozenset(row for row in range(len(table.nodes)) if self._is_refused(row))
-        rows = table.names.rows
-        return frozenset([rows[name] for name in vetoes.among(table.by_name) if name in rows])
-
-    @cached
-    def _places(self) -> list[int] | None:
-        """Return the row that speaks for each row, if two nodes (a node and a claim) have the same name: the last."""
-        table = self._table
-        return [table.names.rows[facts.name] for facts in table.nodes] if table.names.has_namesakes else None
-
-    @cached
-    def _flags(self) -> npt.NDArray[np.uint16]:
-        return self._table.flags if self._places is None else self._table.flags[self._places]
-
-    @cached
-    def _closed(self) -> _Bits:
-        """Return the rules that are closed for each row, but for PDBs."""
-        table, closed = self._table, self._table.closed(self._gates.now)
-        if self._gates.buffered:
-            closed[[table.names.rows[name] for name in self._gates.buffered if name in table.names.rows]] |= _BUFFER
-        return closed if self._places is None else closed[self._places]
-
-    def _stops(self, method: Method, closed: _Bits) -> _Bits:
-        """Return the rules of a method that are closed for each row; other than 0 where a pool does not repair."""
-        own, pods, flags = _OWN[method], self._pods[method], self._flags
-        found: _Bits = closed & np.uint32(own | pods)
-        if method in _LIFTED_BY:
-            found = np.where(flags & _LIFTED_BY[method], closed & np.uint32(own), found)
-        if method is Method.UNHEALTHY:
-            found[(flags & _REPAIRS) == 0] = 1
-        return found
-
-    def closed_for(self, name: str) -> int:
-        """Return the rules that are closed for a node, as bits."""
-        row = self._table.names.rows[name]
-        return int(self._closed[row]) | (_PDB if self._is_refused(row) else 0)
-
-    def ends(self) -> list[FirstClosed]:
-        """Return where the gates of all nodes end for each method, by name; many nodes share one answer."""
-        closed = self._closed
-        if self._refused:
-            closed = closed.copy()
-            closed[list(self._refused)] |= _PDB
-        awaited = self._awaited() if (self._stops(Method.EMPTY, closed) == 0).any() else {}
-        made: dict[tuple[int, int, bool], FirstClosed] = {}
-        found = []
-        for facts, bits, flags in zip(self._table.nodes, closed.tolist(), self._flags.tolist(), strict=True):
-            key = bits, flags & (_REPAIRS | _LIFTS_REPAIR | _LIFTS_OTHERS), facts.name in awaited
-            end = made.get(key)
-            if end is None:
-                end = made[key] = self._end(*key)
-            found.append(end)
-        return found
-
-    def _end(self, closed: int, flags: int, awaited: bool) -> FirstClosed:
-        found: list[tuple[Method, Gate | None]] = []
-        for method in (*([Method.UNHEALTHY] if flags & _REPAIRS else []), *_IN_ORDER):
-            lifted = flags & _LIFTED_BY.get(method, 0)
-            stops = closed & (_OWN[method] if lifted else _OWN[method] | self._pods[method])
-            gate = RULES[(stops & -stops).bit_length() - 1].gate if stops else None
-            found.append((method, Gate.NOMINATED if awaited and gate is None and method is Method.EMPTY else gate))
-        return tuple(found)
 
 
 def in_cost_order(nodes: Sequence[NodeFacts], settings: Settings, now: datetime) -> tuple[NodeFacts, ...]:

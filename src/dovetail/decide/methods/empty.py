@@ -7,7 +7,7 @@ which it does not know.
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.table import in_cost_order
-from dovetail.decide.methods.method import MethodRun, held_back, take_within
+from dovetail.decide.methods.method import MethodRun, out_of_budget, take_within
 from dovetail.decide.methods.moves import bare_command
 from dovetail.decide.scene import Scene
 from dovetail.decide.work import Work
@@ -26,4 +26,4 @@ def run(work: Work) -> MethodRun:
     found = candidates(scene)
     taken, waiting = take_within(found, scene.left(method))
     commands = (bare_command(scene, method, taken),) if taken else ()
-    return MethodRun(method=method, commands=commands, held=held_back(scene, method, waiting))
+    return MethodRun(method=method, commands=commands, held=out_of_budget(scene, method, waiting))

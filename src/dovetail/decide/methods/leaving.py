@@ -9,7 +9,7 @@ together. Any other gets a command of its own: it is deleted if its pods find ro
 from collections.abc import Sequence
 
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.methods.method import budget_result, held_back, take_within
+from dovetail.decide.methods.method import budget_result, out_of_budget, take_within
 from dovetail.decide.methods.moves import Move, bare_command, command_of, plain_move
 from dovetail.decide.methods.static import NO_RESERVED_CAPACITY, is_static, static_alone, terminate_first
 from dovetail.decide.refusal import Refusal
@@ -32,7 +32,7 @@ def first_command(
     left = scene.left(method)
     empties = [facts for facts in candidates if goes_without_pods(facts)]
     taken, waiting = take_within(empties, left)
-    held = held_back(scene, method, waiting)
+    held = out_of_budget(scene, method, waiting)
     others = [facts for facts in candidates if not goes_without_pods(facts)]
     for facts in others:
         if left[facts.pool_name] <= 0:

@@ -144,7 +144,7 @@ def take_within(
     return taken, waiting
 
 
-class HeldBack(Mapping[str, GateResult]):
+class OutOfBudget(Mapping[str, GateResult]):
     """The results of nodes whose pool had no budget left for them, by name; built when first asked for.
 
     Thousands may wait, and only their verdicts say why.
@@ -172,9 +172,9 @@ class HeldBack(Mapping[str, GateResult]):
         return len(self._nodes)
 
 
-def held_back(scene: Scene, method: Method, nodes: Sequence[NodeFacts]) -> dict[str, GateResult]:
+def out_of_budget(scene: Scene, method: Method, nodes: Sequence[NodeFacts]) -> dict[str, GateResult]:
     """Build the results of nodes whose pool had no budget left for them."""
-    return dict(HeldBack(scene, method, nodes, dict.fromkeys(facts.pool_name for facts in nodes)))
+    return dict(OutOfBudget(scene, method, nodes, dict.fromkeys(facts.pool_name for facts in nodes)))
 
 
 def with_budget(
@@ -185,7 +185,7 @@ def with_budget(
     if not shut:
         return candidates, {}
     waiting = [facts for facts in candidates if facts.pool_name in shut]
-    return [facts for facts in candidates if facts.pool_name not in shut], HeldBack(scene, method, waiting, shut)
+    return [facts for facts in candidates if facts.pool_name not in shut], OutOfBudget(scene, method, waiting, shut)
 
 
 def blocked_move(nodes: Sequence[NodeFacts], refusal: Refusal) -> BlockedMove:

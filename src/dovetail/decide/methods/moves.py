@@ -5,7 +5,7 @@ The part that methods share. `cost_move` judges any set of nodes as one cost act
 which order. Sits in decide, above price and balanced, below the methods.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,10 +13,9 @@ import msgspec
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates import balanced, price
-from dovetail.decide.gates.gate_results import pod_name
 from dovetail.decide.gates.method_rules import claims_why
-from dovetail.decide.gates.price import Approved
-from dovetail.decide.gates.price_sum import judge_new_nodes
+from dovetail.decide.gates.price import Approved, judge_new_nodes
+from dovetail.decide.methods.method import SetAside
 from dovetail.decide.refusal import Refusal
 from dovetail.decide.refusals.as_scheduled import stays_empty
 from dovetail.decide.refusals.bounds import Needs
@@ -28,7 +27,7 @@ from dovetail.model.command import Action, Command, Method, Placement, Replaceme
 from dovetail.model.money import Money, nearest
 from dovetail.model.settings import Settings
 from dovetail.model.timing.duration import HOUR
-from dovetail.model.verdicts import Figure, Gate
+from dovetail.model.verdicts import Figure, Gate, GateResult
 from dovetail.scheduling.buffers import is_virtual
 from dovetail.scheduling.entries import ALL_TYPES
 from dovetail.scheduling.explain import explain_uninitialized
@@ -45,6 +44,19 @@ class Move:
     new_nodes: tuple[NewNode, ...]
     approved: Approved
     launchable: tuple[str, ...] = ()
+
+
+Tried = tuple[tuple[NodeFacts, ...], Refusal]
+"""A set of nodes that was judged and refused."""
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search found: the best move, if any; what budgets held back; what was refused, and what is set aside."""
+
+    move: Move | None
+    held: Mapping[str, GateResult]
+    refused: tuple[Tried, ...]
+    aside: tuple[SetAside, ...] = ()
 
 
 def cost_move(
@@ -70,7 +82,7 @@ def cost_move(
         return msgspec.structs.replace(refusal, simulated=False) if stopped else refusal
     own = simulation.own_new_nodes(count_all=scene.settings.rules.others_pods_count)
     if len(own) > scene.new_nodes_max:
-        return _too_many(len(own), scene.new_nodes_max, certain=not simulation.stopped_early)
+        return _too_many(len(own), scene.new_nodes_max, exact=not simulation.stopped_early)
     barren = next((node for node in own if not node.instance_types), None)
     judged = _nothing(barren) if barren else judge_new_nodes(sources, scene.priced(nodes, own), scene.settings)
     if isinstance(judged, Refusal):
@@ -94,7 +106,7 @@ def _hopeless(scene: Scene, nodes: Sequence[NodeFacts]) -> Refusal | None:
         return STARTING
     least, launch = scene.bounds.together(nodes)
     if least > scene.new_nodes_max:
-        return _too_many_for_certain(least, scene.new_nodes_max)
+        return _too_many(least, scene.new_nodes_max, exact=False, simulated=False)
     sources = scene.sources(nodes)
     if launch and scene.new_nodes_max == 1:
         paid = price.paid_for(sources)
@@ -157,7 +169,7 @@ def _by_bounds(scene: Scene, facts: NodeFacts, needs: Needs) -> Refusal | Possib
 def _refuse_bound(scene: Scene, facts: NodeFacts, least: int, launch: LaunchPrice | None) -> Refusal | None:
     """Refuse one node that needs too many new nodes, or one that costs no less."""
     if least > scene.new_nodes_max:
-        return _too_many_for_certain(least, scene.new_nodes_max)
+        return _too_many(least, scene.new_nodes_max, exact=False, simulated=False)
     return price.refuse_no_cheaper(facts.price, facts.price_float, launch, scene.settings) if launch else None
 
 
@@ -169,7 +181,7 @@ def starting_in_words(scene: Scene, nodes: Sequence[NodeFacts]) -> Refusal:
     return Refusal(
         gate=Gate.UNINITIALIZED_DESTINATION,
         why=f"Pod {explain_uninitialized(pod, node)()}.",
-        figures={"pod": pod_name(pod), "pods": 1},
+        figures={"pod": pod.metadata.key, "pods": 1},
         simulated=False,
     )
 
@@ -218,7 +230,7 @@ def refuse_unplaced(simulation: SimulationResult, settings: Settings) -> Refusal
     homeless = [entry for entry in blocking if entry in simulation.unplaced]
     claiming = next((entry.pod for entry in homeless if uses_resource_claims(entry.pod.spec)), None)
     if claiming is not None:
-        figures: dict[str, Figure] = {"pod": pod_name(claiming), "pods": len(homeless)}
+        figures: dict[str, Figure] = {"pod": claiming.metadata.key, "pods": len(homeless)}
         return Refusal(gate=Gate.DYNAMIC_RESOURCES, why=claims_why(claiming, settings), figures=figures)
     if homeless:
         return _no_place(homeless[0], len(homeless))
@@ -226,7 +238,7 @@ def refuse_unplaced(simulation: SimulationResult, settings: Settings) -> Refusal
     return Refusal(
         gate=Gate.UNINITIALIZED_DESTINATION,
         why=f"Pod {entry.why}.",
-        figures={"pod": pod_name(entry.pod), "pods": len(blocking)},
+        figures={"pod": entry.pod.metadata.key, "pods": len(blocking)},
     )
 
 
@@ -234,22 +246,19 @@ def _no_place(entry: Unplaced, count: int) -> Refusal:
     others = f" (and {count - 1} more)" if count > 1 else ""
     return Refusal(
         gate=Gate.SIMULATION,
-        why=f"Pod {pod_name(entry.pod)}{others} finds no place: {entry.why}.",
-        figures={"pod": pod_name(entry.pod), "pods": count},
+        why=f"Pod {entry.pod.metadata.key}{others} finds no place: {entry.why}.",
+        figures={"pod": entry.pod.metadata.key, "pods": count},
     )
 
 
-def _too_many(count: int, most: int, *, certain: bool) -> Refusal:
-    least = "" if certain else "at least "
+def _too_many(count: int, most: int, *, exact: bool, simulated: bool = True) -> Refusal:
+    least = "" if exact else "at least "
     return Refusal(
         gate=Gate.NEW_NODES,
         why=f"Its pods would need {least}{count} new nodes; a cost action may open {'one' if most == 1 else most}.",
         figures={"newNodes": count, "newNodesMax": most},
+        simulated=simulated,
     )
-
-
-def _too_many_for_certain(least: int, most: int) -> Refusal:
-    return msgspec.structs.replace(_too_many(least, most, certain=False), simulated=False)
 
 
 def _nothing(new_node: NewNode) -> Refusal:
@@ -312,7 +321,7 @@ def command_of(scene: Scene, method: Method, move: Move) -> Command:
         placements=tuple(
             Placement(node=entry.node, pods=pods)
             for entry in move.simulation.placements
-            if (pods := tuple(pod_name(pod) for pod in entry.pods if not is_virtual(pod)))
+            if (pods := tuple(pod.metadata.key for pod in entry.pods if not is_virtual(pod)))
         ),
         approved=_at_savings(move.approved, scene.really_saved(move.nodes, move.new_nodes, move.approved.savings)),
         launchable=move.launchable,
@@ -390,5 +399,5 @@ def replacement_of(node: NewNode) -> Replacement:
         requests=node.requests,
         taints=node.taints,
         startup_taints=node.startup_taints,
-        pods=tuple(pod_name(pod) for pod in node.pods),
+        pods=tuple(pod.metadata.key for pod in node.pods),
     )

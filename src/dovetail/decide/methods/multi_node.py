@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.methods.method import HeldBack, MethodRun, take_within
+from dovetail.decide.methods.method import MethodRun, OutOfBudget, take_within
 from dovetail.decide.methods.moves import Move, command_of, cost_move, score
 from dovetail.decide.refusal import Refusal
 from dovetail.decide.scene import Scene
@@ -41,7 +41,7 @@ def run(work: Work) -> MethodRun:
         together = [facts for facts in together if not facts.surges]
     left = scene.left(METHOD)
     taken, waiting = take_within(together, left)
-    held = HeldBack(scene, METHOD, waiting, [pool for pool in left if waiting and left[pool] <= 0])
+    held = OutOfBudget(scene, METHOD, waiting, [pool for pool in left if waiting and left[pool] <= 0])
     asked: dict[int, Move | Refusal] = {}
     attempt = partial(_attempt, work, taken, asked)
     largest = min(len(taken), scene.settings.batch_maximum)

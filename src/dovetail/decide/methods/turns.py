@@ -156,7 +156,7 @@ class PoolTurn:
         A node that backs off after its own command was rolled back is held by its own gate.
         """
         drifted = [facts for facts in self._drifted(domain) if facts.resting is None]
-        ends = (self._scene.chains[facts.name][METHOD].results[-1] for facts in drifted)
+        ends = (self._scene.chains.of(facts.name, METHOD).results[-1] for facts in drifted)
         return any(not last.passed and last.gate in (*OF_POOLS, *PASSING) for last in ends)
 
     # ------------------------------------------------------------ what to keep

@@ -10,21 +10,21 @@ Nothing is remembered from round to round but what the pods of each node need (`
 compare it with the room of all other nodes. Sits in decide, beside moves.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
 
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.refusals.launches import Launches, Least
-from dovetail.decide.refusals.needs import AMOUNT_MAX, Ints, Mark, NeedRows
+from dovetail.decide.refusals.needs import AMOUNT_MAX, Floor, Ints, NeedRows
 from dovetail.decide.refusals.room import ENOUGH, PlannedRoom, Shelter, sum_up
 from dovetail.model.cached import cached
 from dovetail.model.objects import Pod
 from dovetail.scheduling.launch.machines import Mask
 from dovetail.scheduling.snapshot import Snapshot
 
-Demand = tuple[list[int], Mark]
+Demand = tuple[list[int], Floor]
 """The total requests of pods, by resource, and the minimum that all of them request."""
 Needs = tuple[bytes, ...]
 """What new nodes must hold at least, by one bound after the other, as `Launches` reads it."""
@@ -36,7 +36,7 @@ class Bounds:
     def __init__(
         self,
         snapshot: Snapshot,
-        closed: Sequence[int],
+        closed: Collection[int],
         launches: Launches,
         planned: PlannedRoom,
         needs: NeedRows,
@@ -84,13 +84,13 @@ class Bounds:
 
     def needs_alone(self, nodes: Sequence[NodeFacts]) -> list[Needs]:
         """Return what new nodes must hold for each node, by each bound; nodes that need the same share the object."""
-        rows, places = self._needs.of(nodes, self._snapshot), self._places_of(nodes)
-        homeless, lacking = self._without_room(rows, places)
+        slots, places = self._needs.of(nodes, self._snapshot), self._places_of(nodes)
+        homeless, lacking = self._without_room(slots, places)
         if self._leaving is not None:
             base = self._leaving_homeless(places)
             homeless, lacking = homeless + base, lacking + base
-        stages = [homeless, np.maximum(homeless, self._short(rows, places))]
-        every = self._short_of_all(rows, places)
+        stages = [homeless, np.maximum(homeless, self._short(slots, places))]
+        every = self._short_of_all(slots, places)
         if every is not None:
             stages.append(np.maximum(stages[-1], every))
         stages.append(np.maximum(stages[-1], lacking))
@@ -110,20 +110,20 @@ class Bounds:
         index = self._snapshot.index
         return np.fromiter((index[facts.name] for facts in nodes), dtype=np.int64, count=len(nodes))
 
-    def _without_room(self, rows: Ints, places: Ints) -> tuple[Ints, Ints]:
+    def _without_room(self, slots: Ints, places: Ints) -> tuple[Ints, Ints]:
         """Return the requests of each node's started pods that fit on no other node, and of all that lack room there.
 
         Of some kinds other nodes take some pods, not all. Pods that are bound but not started don't count: they may use
         closed nodes.
         """
         needs, shelter = self._needs, self._for_moved
-        specs, started = needs.specs[rows], needs.started[rows]
+        specs, started = needs.specs[slots], needs.started[slots]
         left = shelter.fit(needs, specs)
         for at in np.flatnonzero(np.isin(places, list(shelter.on_node))).tolist() if shelter.on_node else ():
             own = shelter.on_node[int(places[at])]
             left[at] -= [own.get(number, 0) for number in specs[at].tolist()]
         few = np.flatnonzero((left < started).any(axis=1))
-        homeless = np.zeros((len(rows), needs.width), dtype=np.int64)
+        homeless = np.zeros((len(slots), needs.width), dtype=np.int64)
         lacking = homeless.copy()
         if len(few):
             each, left, started = needs.each[specs[few]], left[few], started[few]
@@ -131,35 +131,35 @@ class Bounds:
             lacking[few] = np.einsum("rk,rkw->rw", np.maximum(started - left, 0), each)
         return homeless, lacking
 
-    def _short(self, rows: Ints, places: Ints) -> Ints:
+    def _short(self, slots: Ints, places: Ints) -> Ints:
         """Return what each node's started pods request beyond the room of all others that fit the smallest of them."""
         needs = self._needs
-        return self._beyond(needs.started_demand[rows], needs.started_mark[rows], self._for_moved, places)
+        return self._beyond(needs.started_demand[slots], needs.started_floor[slots], self._for_moved, places)
 
-    def _short_of_all(self, rows: Ints, places: Ints) -> Ints | None:
+    def _short_of_all(self, slots: Ints, places: Ints) -> Ints | None:
         """Return the same for all pods that would move, with those of leaving nodes; None: there are no others."""
         needs = self._needs
         if self._leaving is not None:
-            total, mark = self._leaving
-            demand, own = needs.demand[rows], needs.mark[rows]
-            both = {number: needs.number_of(_least((mark, needs.marks[number]))) for number in _distinct(own)}
+            total, floor = self._leaving
+            demand, own = needs.demand[slots], needs.floor[slots]
+            both = {number: needs.number_of(_least((floor, needs.floors[number]))) for number in _distinct(own)}
             numbers = np.array([both[number] for number in own.tolist()], dtype=np.int64)
-            numbers[~demand.any(axis=1)] = needs.number_of(mark)
+            numbers[~demand.any(axis=1)] = needs.number_of(floor)
             more = np.array([min(amount, ENOUGH) for amount in total])
             return self._beyond(demand + more, numbers, self._for_all, places)
-        at = np.flatnonzero((needs.counts[rows] != needs.started[rows]).any(axis=1))
+        at = np.flatnonzero((needs.counts[slots] != needs.started[slots]).any(axis=1))
         if not len(at):
             return None
-        found = np.zeros((len(rows), needs.width), dtype=np.int64)
-        found[at] = self._beyond(needs.demand[rows[at]], needs.mark[rows[at]], self._for_all, places[at])
+        found = np.zeros((len(slots), needs.width), dtype=np.int64)
+        found[at] = self._beyond(needs.demand[slots[at]], needs.floor[slots[at]], self._for_all, places[at])
         return found
 
-    def _beyond(self, demand: Ints, marks: Ints, shelter: Shelter, places: Ints) -> Ints:
-        """Return what each demand lacks if one of the nodes in a shelter goes; `marks`: numbers of marks."""
+    def _beyond(self, demand: Ints, floors: Ints, shelter: Shelter, places: Ints) -> Ints:
+        """Return what each demand lacks if one of the nodes in a shelter goes; `floors`: numbers of floors."""
         own, room = self._planned.room[places], np.empty_like(demand)
-        for number in _distinct(marks):
-            total, fits = shelter.usable(self._needs.marks[number])
-            at = np.flatnonzero(marks == number)
+        for number in _distinct(floors):
+            total, fits = shelter.usable(self._needs.floors[number])
+            at = np.flatnonzero(floors == number)
             here = np.array(total, dtype=np.int64 if max(total, default=0) <= ENOUGH else object)
             room[at] = np.minimum(here - np.where(fits[places[at]][:, None], own[at], 0), ENOUGH)
         return np.where(demand > 0, np.maximum(demand - room, 0), 0)
@@ -172,20 +172,20 @@ class Bounds:
         0 nodes: nothing is known. No price: no single machine could hold the pods without a place.
         """
         needs, places = self._needs, self._places_of(nodes)
-        rows = needs.of(nodes, self._snapshot)
-        lacking = sum_up(self._without_room(rows, places)[1])
-        started = self._sum(needs.started_demand[rows], needs.started_mark[rows])
-        every = self._sum(needs.demand[rows], needs.mark[rows])
+        slots = needs.of(nodes, self._snapshot)
+        lacking = sum_up(self._without_room(slots, places)[1])
+        started = self._sum(needs.started_demand[slots], needs.started_floor[slots])
+        every = self._sum(needs.demand[slots], needs.floor[slots])
         if self._leaving is not None:
             every = _plus(every, self._leaving)
         short = self._lack(started, self._for_moved, places), self._lack(every, self._for_all, places)
         need = [min(max(amounts), ENOUGH) for amounts in zip(lacking, *short, strict=True)]
         return self._launches.least_for(np.array(need).tobytes()) if any(need) else (0, None)
 
-    def _sum(self, demand: Ints, marks: Ints) -> Demand:
-        """Return the sum of demands; those of nothing don't change its mark."""
-        numbers = _distinct(marks[demand.any(axis=1)])
-        return sum_up(demand), _least([self._needs.marks[number] for number in numbers])
+    def _sum(self, demand: Ints, floors: Ints) -> Demand:
+        """Return the sum of demands; those of nothing don't change its floor."""
+        numbers = _distinct(floors[demand.any(axis=1)])
+        return sum_up(demand), _least([self._needs.floors[number] for number in numbers])
 
     def _lack(self, demand: Demand, shelter: Shelter, gone: Ints) -> list[int]:
         """Return the part of a demand that doesn't fit in a shelter without some nodes."""
@@ -247,9 +247,9 @@ def _distinct(numbers: Ints) -> list[int]:
     return np.flatnonzero(np.bincount(numbers)).tolist() if len(numbers) else []
 
 
-def _least(marks: Sequence[Mark]) -> Mark:
+def _least(floors: Sequence[Floor]) -> Floor:
     """Return the minimum of each resource that all of these have."""
-    return tuple(map(min, zip(*marks, strict=True)))
+    return tuple(map(min, zip(*floors, strict=True)))
 
 
 def _plus(one: Demand, other: Demand) -> Demand:

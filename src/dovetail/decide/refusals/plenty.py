@@ -4,10 +4,10 @@ A pod goes to the first node that takes it, and initialized nodes come first. Ev
 on at most one node, and a rule about host names looks at one node alone. So if more initialized nodes take a pod than
 there are other pods, it finds one, wherever the others go. If it has to spread, say over zones, one zone is always open
 to it, so each of them must have that many. Exact: a simulation would never disagree. Sits in decide, beside bounds,
-which says the opposite.
+which prove that pods do not fit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from dovetail.scheduling.topology.groups import SPREAD
 class Plenty:
     """The answers for one snapshot; `closed` nodes refuse moved pods."""
 
-    def __init__(self, snapshot: Snapshot, closed: Sequence[int]) -> None:
+    def __init__(self, snapshot: Snapshot, closed: Collection[int]) -> None:
         self._snapshot, self._closed = snapshot, closed
         self._others = len(snapshot.queued) + len(snapshot.leaving_entries)
         self._ready: dict[int, int] = {}

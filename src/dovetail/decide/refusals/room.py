@@ -104,15 +104,15 @@ class Shelter:
             total += count
         return min(total, ENOUGH)
 
-    def usable(self, mark: tuple[int, ...]) -> tuple[list[int], Mask]:
+    def usable(self, key: tuple[int, ...]) -> tuple[list[int], Mask]:
         """Return the total room, by resource, of all nodes that have at least so much of each, and those nodes."""
-        found = self._usable.get(mark)
+        found = self._usable.get(key)
         if found is None:
             fits = self._takes.copy()
-            for column, amount in enumerate(mark):
+            for column, amount in enumerate(key):
                 if amount:
                     fits &= self._room[:, column] >= amount
-            found = self._usable[mark] = (sum_up(self._room[fits]), fits)
+            found = self._usable[key] = (sum_up(self._room[fits]), fits)
         return found
 
 

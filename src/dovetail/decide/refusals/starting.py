@@ -52,7 +52,7 @@ class _Takers(msgspec.Struct, frozen=True, eq=False):
 class Starting:
     """What is certain about the starting nodes of one snapshot; `closed` nodes refuse moved pods."""
 
-    def __init__(self, snapshot: Snapshot, closed: Sequence[int], planned: PlannedRoom) -> None:
+    def __init__(self, snapshot: Snapshot, closed: Collection[int], planned: PlannedRoom) -> None:
         self._snapshot, self._planned, self._closed = snapshot, planned, list(closed)
         self._takers: dict[tuple[int, bool, tuple[str, str] | None], _Takers | None] = {}
         self._filled: dict[tuple[int, tuple[int, ...], int], int] = {}
@@ -75,15 +75,15 @@ class Starting:
         """Return for each node alone whether `destination` finds a pod of it."""
         if not self.any or not nodes:
             return [False] * len(nodes)
-        rows = needs.of(nodes, self._snapshot)
+        slots = needs.of(nodes, self._snapshot)
         index = self._snapshot.index
         places = np.fromiter((index[facts.name] for facts in nodes), dtype=np.int64, count=len(nodes))
-        kinds, counts = needs.kinds(rows)
+        kinds, counts = needs.kinds(slots)
         limit, sure = self._limits(needs, kinds)
         over = counts > limit[kinds]
         lands: Flags = np.asarray((over & sure[kinds]).any(axis=1))
         unsure: Flags = (over & ~sure[kinds]).any(axis=1) & ~lands
-        unsure |= (needs.counts[rows] != needs.started[rows]).any(axis=1)
+        unsure |= (needs.counts[slots] != needs.started[slots]).any(axis=1)
         takers = {node for found in self._takers.values() if found is not None for node in found.nodes}
         unsure |= np.isin(places, list(takers))
         lands[np.isin(places, list(self._planned.nodes))] = False
@@ -121,15 +121,15 @@ class Starting:
         """Return the nodes that take a pod of the class by room, labels and taints; None if nothing is certain."""
         info, frame = cls.info, self._snapshot.frame
         # Pods with the same spec have the same takers, but for claims: these are their namespace's or their own.
-        mark = (info.id, exempt, (cls.namespace, cls.pod_name) if info.volumes else None)
-        if mark not in self._takers and not self._has_late_room(info):
-            self._takers[mark] = None
-        known = mark in self._takers
-        if (known and self._takers[mark] is None) or not frame.may_need_room_only(cls):
+        key = (info.id, exempt, (cls.namespace, cls.pod_name) if info.volumes else None)
+        if key not in self._takers and not self._has_late_room(info):
+            self._takers[key] = None
+        known = key in self._takers
+        if (known and self._takers[key] is None) or not frame.may_need_room_only(cls):
             return None
         if not known:
-            self._takers[mark] = self._count(cls, exempt=exempt)
-        return self._takers[mark]
+            self._takers[key] = self._count(cls, exempt=exempt)
+        return self._takers[key]
 
     def _count(self, cls: PodClass, *, exempt: bool) -> _Takers | None:
         variant, room = self._snapshot.frame.first(cls), self._planned.room

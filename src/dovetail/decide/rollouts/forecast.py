@@ -14,14 +14,15 @@ from typing import Final
 
 import msgspec
 
-from dovetail.decide.facts.launches import DRAIN, usual_launch
+from dovetail.decide.facts.node_facts import DRAIN, usual_launch
 from dovetail.decide.gates.budgets import (
     amount_of,
     flat_allowance,
     is_active,
     names_reason,
-    next_edge,
+    rate_span,
     topology_budgets,
+    window_times,
 )
 from dovetail.decide.gates.pool_holds import window_hold
 from dovetail.decide.scene import Scene
@@ -90,9 +91,9 @@ class RollBudget:
         """Return how many nodes a rate budget lets go within its span."""
         return amount_of(budget, self._count)
 
-    def next_edge(self, at: datetime) -> datetime | None:
-        """Return when a window of the pool, or of a budget, opens or closes next."""
-        return next_edge(self._policy, at)
+    def window_times(self, at: datetime) -> Iterator[datetime]:
+        """Yield when the windows of the pool and its budgets next open or close."""
+        return window_times(self._policy, at)
 
     def first_pace(self, began: datetime) -> timedelta:
         """Return how long a node takes by the launches of the pool, those of this roll if there are any."""
@@ -188,21 +189,14 @@ class _Play:
         return any(len(self._recent(budget, at)) >= self._budget.amount(budget) for budget in self._budget.rates(at))
 
     def _recent(self, budget: Budget, at: datetime) -> list[datetime]:
-        return [start for start in self._started if at - _span(budget) < start <= at]
+        return [start for start in self._started if at - rate_span(budget) < start <= at]
 
     def _events(self, at: datetime) -> Iterator[datetime]:
         """Yield when something changes next: a node is gone, a window opens or closes, a rate has a place again."""
         if self._running:
             yield self._running[0]
-        edge = self._budget.next_edge(at)
-        if edge is not None:
-            yield edge
+        yield from self._budget.window_times(at)
         for budget in self._budget.rates(at):
             recent = self._recent(budget, at)
             if recent and len(recent) >= self._budget.amount(budget):
-                yield recent[0] + _span(budget)
-
-
-def _span(budget: Budget) -> timedelta:
-    assert budget.per is not None
-    return timedelta(microseconds=budget.per // 1000)
+                yield recent[0] + rate_span(budget)

@@ -81,7 +81,8 @@ def topology_key(scene: Scene, pool: NodePool) -> str:
     return next((budget.topology_key for budget in (sequential, *parallel) if budget is not None), "")
 
 
-def _by_domain(nodes: Iterable[NodeFacts], key: str) -> dict[str, int]:
+def by_domain(nodes: Iterable[NodeFacts], key: str) -> dict[str, int]:
+    """Count nodes by their domain of a label; without a label there is one domain."""
     counts: dict[str, int] = {}
     for facts in nodes:
         domain = domain_of(facts, key) if key else NO_DOMAIN
@@ -91,7 +92,7 @@ def _by_domain(nodes: Iterable[NodeFacts], key: str) -> dict[str, int]:
 
 def _counted(kept: Rollout, to_go: Sequence[NodeFacts], key: str) -> tuple[RollPart, ...]:
     """Return the parts by the totals on the NodePool: what is not there any more was replaced."""
-    left, parts = _by_domain(to_go, key), []
+    left, parts = by_domain(to_go, key), []
     for part in kept.parts:
         here = left.pop(part.domain, 0)
         replaced = max(part.replaced, part.total - here)
@@ -102,10 +103,10 @@ def _counted(kept: Rollout, to_go: Sequence[NodeFacts], key: str) -> tuple[RollP
 
 def _guessed(nodes: Sequence[NodeFacts], to_go: Sequence[NodeFacts], began: datetime, key: str) -> tuple[RollPart, ...]:
     """Return the parts by the nodes alone: those that came after the roll began count as replaced."""
-    left = _by_domain(to_go, key)
+    left = by_domain(to_go, key)
     going = {facts.name for facts in to_go}
     came = [facts for facts in nodes if facts.name not in going and facts.created and facts.created > began]
-    new = _by_domain(came, key)
+    new = by_domain(came, key)
     return tuple(
         RollPart(domain=domain, total=left.get(domain, 0) + new.get(domain, 0), replaced=new.get(domain, 0))
         for domain in sorted({**left, **new})

@@ -11,20 +11,19 @@ from typing import Any
 
 import msgspec
 
-from dovetail.api.rolling import NO_DOMAIN, named_domain, read_rollout
+from dovetail.api.rolling import named_domain, read_rollout
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.pdb_sums import pdb_sum
-from dovetail.decide.gates.budgets import domain_of
 from dovetail.decide.methods.leaving import alone
 from dovetail.decide.methods.method import MethodRun
 from dovetail.decide.methods.turns import OF_POOLS, PASSING, PoolTurn, turns_of
 from dovetail.decide.rollouts.forecast import RollBudget, RollPlan, expected_end, pace_of
 from dovetail.decide.rollouts.keep import nodes_by_pool
-from dovetail.decide.rollouts.progress import RollProgress, progress_of
+from dovetail.decide.rollouts.progress import RollProgress, by_domain, progress_of
 from dovetail.decide.words import clock, seconds
 from dovetail.decide.work import Work
 from dovetail.model.command import Command, Method
-from dovetail.model.objects import NodePool, PodDisruptionBudget
+from dovetail.model.objects import NodePool
 from dovetail.model.policies.policy import Reason
 from dovetail.model.verdicts import Gate, GateResult
 
@@ -143,7 +142,7 @@ class _Rolling:
         """Return the gate of its own that holds a node; None: it waits for its turn, or for its pool."""
         if not facts.drifted:
             return None  # Karpenter has not found it yet
-        last = self._scene.chains[facts.name][Method.DRIFTED].results[-1]
+        last = self._scene.chains.of(facts.name, Method.DRIFTED).results[-1]
         if not last.passed:
             return None if last.gate in (*OF_POOLS, *PASSING, Gate.NOT_DRIFTED) else last
         if facts.name in self._run.held or any(facts.name in command.nodes for command in self._run.commands):
@@ -151,7 +150,7 @@ class _Rolling:
         outcome = alone(self._work, Method.DRIFTED, facts)
         if isinstance(outcome, Command) or outcome.gate in (*OF_POOLS, *PASSING):
             return None
-        return GateResult(gate=outcome.gate, passed=False, why=outcome.why, figures=outcome.figures)
+        return outcome.as_result()
 
     def status(self) -> RollStatus:
         """Return the state of the roll."""
@@ -217,12 +216,9 @@ class _Rolling:
         return end, per_node, f"ends about {clock(end)}, at {seconds(per_node)} per node{judged}"
 
     def _by_domain(self, nodes: Sequence[NodeFacts]) -> dict[str, int]:
-        key, counts = self._progress.key, dict[str, int]()
-        for facts in nodes:
-            if facts.pool_name == self._progress.node_pool and (facts.counted or facts.drifted):
-                domain = domain_of(facts, key) if key else NO_DOMAIN
-                counts[domain] = counts.get(domain, 0) + 1
-        return counts
+        pool = self._progress.node_pool
+        own = [facts for facts in nodes if facts.pool_name == pool and (facts.counted or facts.drifted)]
+        return by_domain(own, self._progress.key)
 
     def _in_order(self, counts: Mapping[str, int]) -> dict[str, int]:
         """Return the domains in the order of their turns: the active one, the others, those left behind."""
@@ -279,14 +275,7 @@ class _Rolling:
 
     def _gives_way(self, name: str) -> bool:
         """Return whether a PDB that is full allows an eviction once all its pods are healthy again."""
-        found: PodDisruptionBudget | None = next(
-            (
-                pdb
-                for pdb in self._scene.snapshot.cluster.pdbs
-                if f"{pdb.metadata.namespace}/{pdb.metadata.name}" == name
-            ),
-            None,
-        )
+        found = next((pdb for pdb in self._scene.snapshot.cluster.pdbs if pdb.metadata.key == name), None)
         if found is None:
             return True
         status = found.status

@@ -15,10 +15,9 @@ from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.price import has_wasted_enough
 from dovetail.decide.methods import multi_node, single_node
 from dovetail.decide.methods.method import MethodRun, SetAside, with_budget
-from dovetail.decide.methods.moves import Move, command_of, cost_move, score
+from dovetail.decide.methods.moves import Found, Move, Tried, command_of, cost_move, score
 from dovetail.decide.refusal import Refusal
 from dovetail.decide.search.dual import SLACK, ValueBound
-from dovetail.decide.search.found import Found, Tried
 from dovetail.decide.search.growth import Chosen, Growth, Value
 from dovetail.decide.search.sums import Sums
 from dovetail.decide.waste import set_aside
@@ -76,7 +75,7 @@ def _search(work: Work) -> Found:
     scene = work.scene
     open_ones, held = with_budget(scene, Method.MULTI_NODE, scene.cost_sources)
     judges = _Judges(work, open_ones)
-    judges.ask_as_ever()
+    judges.judge_prefixes()
     if open_ones and judges.could_be_beaten():
         sums = Sums(scene, open_ones)
         orders = sums.orders()
@@ -236,8 +235,8 @@ class _Judges:
         if self.best is None or _rank(move) < _rank(self.best):
             self.best = move
 
-    def ask_as_ever(self) -> None:
-        """Return the command of `search: prefix`: the largest prefix that opens at most one node, else one node."""
+    def judge_prefixes(self) -> None:
+        """Judge what `search: prefix` would: the largest prefix that opens at most one node, else each node alone."""
         order = range(len(self._candidates))
         taken = self.along(order, len(order))
         asked: dict[int, Move | Refusal] = {}

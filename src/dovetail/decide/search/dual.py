@@ -49,9 +49,7 @@ class ValueBound:
         self._needs: Floats = each[:, columns].astype(np.float64)
         self._asks: Floats = rows.demand[own][:, columns].astype(np.float64)
         self._worth = worths(scene, placed, free=free)
-        takes = frame.open.copy()
-        takes[list(scene.closed)] = False
-        room: Floats = np.where(takes[:, None], np.maximum(frame.room, 0), 0)[:, columns].astype(np.float64)
+        room: Floats = scene.room_for_moved[:, columns].astype(np.float64)
         stays = np.ones(len(room), dtype=np.bool_)
         stays[places] = False
         self._candidates = _Rooms(room[places], self._needs)

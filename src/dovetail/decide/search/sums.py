@@ -34,18 +34,14 @@ class Sums:
         """Start with no node; `free`: their disruption is paid for already (docs/rules.md#waste)."""
         frame = scene.snapshot.frame
         count = frame.room.shape[1]
-        takes = frame.open.copy()
-        takes[list(scene.closed)] = False
-        room = np.where(takes[:, None], np.maximum(frame.room, 0), 0).astype(np.float64)
+        room = scene.room_for_moved.astype(np.float64)
         places = [scene.index_of(facts) for facts in candidates]
         movers = [scene.snapshot.movers(place) for place in places]
-        rows = scene.needs
-        own = rows.of(candidates, scene.snapshot)
-        self.demand: Floats = rows.demand[own].astype(np.float64)
+        self.demand: Floats = scene.needs.demand_of(candidates, scene.snapshot).astype(np.float64)
         self.consumes = self.demand + room[places].reshape(len(places), count)
         leaving = [scene.by_name[scene.snapshot.states[at].name] for at, _ in scene.snapshot.leaving]
-        going = rows.of(leaving, scene.snapshot)
-        self.room = np.maximum(room.sum(axis=0) - rows.demand[going].sum(axis=0, dtype=np.float64), 0.0)
+        going = scene.needs.demand_of(leaving, scene.snapshot)
+        self.room = np.maximum(room.sum(axis=0) - going.sum(axis=0, dtype=np.float64), 0.0)
         required = [source.required for source in scene.sources(candidates)]
         unit = scene.price_scale
         self.price = np.array([facts.price / unit for facts in candidates])

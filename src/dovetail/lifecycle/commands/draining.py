@@ -68,25 +68,33 @@ def warning_due(run: Run, view: View) -> DrainHangs | None:
 def holder(there: Sequence[Pod], pdbs: Sequence[PodDisruptionBudget], now: datetime) -> tuple[str, str, str]:
     """Return the pod and the PDB that hold a node's drain, as far as that can be told, and a sentence about them."""
     drained = [pod for pod in there if not (is_mirror(pod) or is_terminal(pod) or tolerates_disruption(pod))]
-    pods = sorted(drained, key=_name)
+    pods = sorted(drained, key=lambda pod: pod.metadata.key)
     for pod in pods:
         if protection(pod, now) is not None:
-            return _name(pod), "", f"pod {_name(pod)} carries {names.DO_NOT_DISRUPT}"
+            return (
+                pod.metadata.key,
+                "",
+                f"pod {pod.metadata.key} carries {names.DO_NOT_DISRUPT}",
+            )
     guards = Guards(pdbs)
     for pod in pods:
         veto = guards.veto(pod, now)
         if veto is not None and len(veto.pdbs) > 1:
             listed = ", ".join(veto.pdbs)
-            return _name(pod), listed, f"pod {_name(pod)} has {len(veto.pdbs)} PodDisruptionBudgets ({listed})"
+            return (
+                pod.metadata.key,
+                listed,
+                f"pod {pod.metadata.key} has {len(veto.pdbs)} PodDisruptionBudgets ({listed})",
+            )
         if veto is not None:
-            return _name(pod), veto.pdbs[0], f"PodDisruptionBudget {veto.pdbs[0]} allows no disruption of {_name(pod)}"
+            return (
+                pod.metadata.key,
+                veto.pdbs[0],
+                f"PodDisruptionBudget {veto.pdbs[0]} allows no disruption of {pod.metadata.key}",
+            )
     for pod in pods:
         if not is_active(pod):
-            return _name(pod), "", f"pod {_name(pod)} does not stop"
+            return pod.metadata.key, "", f"pod {pod.metadata.key} does not stop"
     if pods:
-        return _name(pods[0]), "", f"pod {_name(pods[0])} is still on it"
+        return pods[0].metadata.key, "", f"pod {pods[0].metadata.key} is still on it"
     return "", "", "no pod holds it; Karpenter has not removed it yet"
-
-
-def _name(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"

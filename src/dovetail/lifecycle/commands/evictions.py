@@ -15,7 +15,7 @@ from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Evicted, Run, View
 from dovetail.lifecycle.messages import Failure
 from dovetail.model import names
-from dovetail.model.command import Method
+from dovetail.model.command import COST_METHODS
 from dovetail.model.objects import Pod
 from dovetail.scheduling.pods.pod import is_reschedulable
 from dovetail.scheduling.pods.requests import pod_requests
@@ -28,17 +28,16 @@ PATIENCE: Final = 180 * SECOND
 """After how long the rest of a command's pods is left to the drain."""
 IN_THE_AIR_MAX: Final = 20
 """How many pods of a command are evicted side by side at most."""
-_COST: Final = (Method.MULTI_NODE, Method.SINGLE_NODE)
 
 
 def evict_id(run: Run, pod: Pod) -> str:
     """Return the id of the instruction that evicts a pod."""
-    return f"{run.id}/evict/{pod.metadata.namespace}/{pod.metadata.name}/{pod.metadata.uid}"
+    return f"{run.id}/evict/{pod.metadata.key}/{pod.metadata.uid}"
 
 
 def is_wanted(run: Run, view: View) -> bool:
     """Return whether the pods of this command are evicted in order before its NodeClaims are deleted."""
-    return view.evicts and run.method in _COST and bool(_left(run, view))
+    return view.evicts and run.method in COST_METHODS and bool(_left(run, view))
 
 
 def _left(run: Run, view: View) -> list[Pod]:
@@ -117,12 +116,12 @@ def _apart(run: Run, left: list[Pod], air: tuple[Evicted, ...]) -> list[Pod]:
 
 
 def _place(run: Run, pod: Pod) -> str | None:
-    return run.goal(f"{pod.metadata.namespace}/{pod.metadata.name}")
+    return run.goal(pod.metadata.key)
 
 
 def note(run: Run, pod: Pod, view: View) -> None:
     """Remember which pods were evicted, which are not known to have landed, and which pods their owners have now."""
-    run.evicted.setdefault(pod.spec.node_name, {})[f"{pod.metadata.namespace}/{pod.metadata.name}"] = None
+    run.evicted.setdefault(pod.spec.node_name, {})[pod.metadata.key] = None
     owners = tuple([owner.uid for owner in pod.metadata.owner_references])
     siblings = frozenset(other.metadata.uid for uid in owners for other in view.store.pods_owned_by(uid))
     ident, node = evict_id(run, pod), pod.spec.node_name

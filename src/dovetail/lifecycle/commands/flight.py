@@ -154,7 +154,7 @@ def _plan(
     launches: list[Replacement] = []
     placements: list[Placement] = []
     metas = [pod.metadata for _, here in pods for pod in here]
-    own = {f"{meta.namespace}/{meta.name}": None for meta in metas}
+    own = {meta.key: None for meta in metas}
     for name, spec, claim in zip(run.replacements, command.replacements, claims, strict=True):
         planned = tuple(pod for pod in spec.pods if pod in own)
         if claim is not None and claim.status.provider_id:

@@ -25,7 +25,7 @@ def objection(order: DeleteNodeClaim, pods: Sequence[Pod], now: datetime) -> str
         if why:
             return why
         if order.only_empty and is_reschedulable(pod):
-            return f"node {order.node} is no longer empty: pod {_name(pod)} is on it"
+            return f"node {order.node} is no longer empty: pod {pod.metadata.key} is on it"
     return ""
 
 
@@ -39,16 +39,16 @@ def objection_to_all(order: LookAtPods, pods: Sequence[Pod], pdbs: Sequence[PodD
             return why
         veto = guards.veto(pod, now) if order.asks_pdbs else None
         if veto is not None and len(veto.pdbs) > 1:
-            return f"pod {_name(pod)} on node {pod.spec.node_name} has {len(veto.pdbs)} PodDisruptionBudgets"
+            return f"pod {pod.metadata.key} on node {pod.spec.node_name} has {len(veto.pdbs)} PodDisruptionBudgets"
         if veto is not None:
-            return f"PodDisruptionBudget {veto.pdbs[0]} allows no disruption of pod {_name(pod)} now"
+            return f"PodDisruptionBudget {veto.pdbs[0]} allows no disruption of pod {pod.metadata.key} now"
     return ""
 
 
 def objection_to_undo(name: str, pods: Sequence[Pod]) -> str:
     """Return why a ready replacement must stay, by the pods that are bound to it now; empty if it may go."""
     pod = next((pod for pod in pods if is_reschedulable(pod)), None)
-    return "" if pod is None else f"pod {_name(pod)} runs on the replacement {name}"
+    return "" if pod is None else f"pod {pod.metadata.key} runs on the replacement {name}"
 
 
 def _asked(order: DeleteNodeClaim | LookAtPods, pods: Sequence[Pod]) -> list[Pod]:
@@ -58,9 +58,9 @@ def _asked(order: DeleteNodeClaim | LookAtPods, pods: Sequence[Pod]) -> list[Pod
 
 def _protected(pod: Pod, roll_first: tuple[tuple[str, str], ...], now: datetime) -> str:
     if protection(pod, now) is not None:
-        return f"pod {_name(pod)} on node {pod.spec.node_name} must not be disrupted"
+        return f"pod {pod.metadata.key} on node {pod.spec.node_name} must not be disrupted"
     if is_active(pod) and replica_set_of(pod) in roll_first:
-        return f"pod {_name(pod)} on node {pod.spec.node_name} must leave by its Deployment's rolling update"
+        return f"pod {pod.metadata.key} on node {pod.spec.node_name} must leave by its Deployment's rolling update"
     return ""
 
 
@@ -71,8 +71,4 @@ def _outside_window(pod: Pod, now: datetime) -> str:
     found = read_pod_window(text).window
     if found is not None and found.active(now):
         return ""
-    return f"the window of pod {_name(pod)} on node {pod.spec.node_name} is closed"
-
-
-def _name(pod: Pod) -> str:
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+    return f"the window of pod {pod.metadata.key} on node {pod.spec.node_name} is closed"

@@ -19,7 +19,7 @@ def waiting(run: Run, view: View) -> dict[str, Deployment]:
         for pod in view.store.pods_on(node):
             item = _surging(pod, view) if is_active(pod) else None
             if item is not None:
-                found[f"{item.metadata.namespace}/{item.metadata.name}"] = item
+                found[item.metadata.key] = item
     return dict(sorted(found.items()))
 
 

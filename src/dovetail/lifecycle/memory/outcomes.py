@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from dovetail.lifecycle.commands.attempts import SECOND
-from dovetail.lifecycle.outcome import CommandOutcome
+from dovetail.lifecycle.reports import CommandOutcome
 from dovetail.model.command import Action
 
 HOUR: Final = 3600 * SECOND

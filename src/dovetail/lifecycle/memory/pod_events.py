@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from dovetail.model.listing import Table
 from dovetail.model.objects import Pod
-from dovetail.scheduling.pods.events import event_nodes
+from dovetail.scheduling.pods.pod import event_nodes
 
 
 class PodEvents:

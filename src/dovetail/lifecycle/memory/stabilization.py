@@ -91,7 +91,7 @@ class StabilizationMemory:
             return
         pods = [pod for node in run.nodes for pod in store.pods_on(node)]
         owners = tuple(sorted({owner for pod in pods for owner in owners_of(pod)}))
-        own = {f"{pod.metadata.namespace}/{pod.metadata.name}" for pod in pods}
+        own = {pod.metadata.key for pod in pods}
         placements = () if run.command is None else run.command.placements
         self._moving[run.id] = _Moving(
             owners=owners,

@@ -17,8 +17,7 @@ import msgspec
 from dovetail.api.findings import InputError
 from dovetail.lifecycle import reports
 from dovetail.lifecycle.commands.machine import Phase
-from dovetail.lifecycle.expiry import ExpiryChanged
-from dovetail.lifecycle.outcome import CommandOutcome
+from dovetail.lifecycle.reports import CommandOutcome, ExpiryChanged
 from dovetail.live.kubernetes.sockets import Sockets
 from dovetail.live.observability.logs import Log
 from dovetail.report.words import safe

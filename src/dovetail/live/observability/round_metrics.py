@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.rollouts.status import RollStatus
+from dovetail.decide.round import RoundResult
 from dovetail.lifecycle.engine import Engine
 from dovetail.model.money import as_float, nearest
 from dovetail.model.verdicts import ELIGIBLE

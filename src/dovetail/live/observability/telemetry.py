@@ -6,9 +6,8 @@ from typing import Final, assert_never
 
 from dovetail.lifecycle import reports
 from dovetail.lifecycle.commands.machine import TERMINAL, Phase
-from dovetail.lifecycle.expiry import ExpiryChanged
 from dovetail.lifecycle.messages import Failure
-from dovetail.lifecycle.outcome import CommandOutcome
+from dovetail.lifecycle.reports import CommandOutcome, ExpiryChanged
 from dovetail.live.observability.logs import Log
 from dovetail.live.observability.metrics import Metrics
 from dovetail.live.observability.repeats import Repeats

@@ -48,6 +48,11 @@ class ObjectMeta(ApiStruct, frozen=True):
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
 
+    @property
+    def key(self) -> str:
+        """Return `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
 
 class Condition(ApiStruct, frozen=True):
     """One entry of `status.conditions`."""

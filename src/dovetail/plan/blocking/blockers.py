@@ -13,7 +13,6 @@ from dovetail.decide.document import Json
 from dovetail.decide.facts.drainability import Guards, PdbVeto, Protection, protection
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.facts.pdb_sums import PdbSum, pdb_sum
-from dovetail.decide.gates.gate_results import pod_name
 from dovetail.decide.held_back import Baseline, GateSavings, held_back_by_gate
 from dovetail.decide.lifts import (
     with_pdbs,
@@ -211,7 +210,7 @@ class _Vetoes:
         self._question, self._scene = question, scene
         self._guards = Guards(question.cluster.pdbs, durations=question.settings.rules.protection_durations)
         self._owners = Owners(question.cluster)
-        self._pdbs = {_key(pdb): pdb for pdb in question.cluster.pdbs}
+        self._pdbs = {pdb.metadata.key: pdb for pdb in question.cluster.pdbs}
         self._counts = self._count_pods()
         self._entries: dict[Key, _Entry] = {}
 
@@ -290,18 +289,20 @@ class _Vetoes:
         owner = self._owners.of(pod)
         kind = "Pod" if owner.kind == "Pod" else "Workload"
         of = "" if kind == "Pod" else f" of {owner.kind} {owner.name}"
-        why = f"Pod {pod_name(pod)}{of} has resource claims, and nobody can say where its devices would be allocated."
+        why = (
+            f"Pod {pod.metadata.key}{of} has resource claims, and nobody can say where its devices would be allocated."
+        )
         key = self._hold((kind, owner.name, Gate.DYNAMIC_RESOURCES.value), facts, why, OFF_CLAIMS)
-        self._entries[key].pods[pod_name(pod)] = None
+        self._entries[key].pods[pod.metadata.key] = None
         return key
 
     def _protected(self, facts: NodeFacts, pod: Pod, found: Protection, *, draining: bool) -> Key:
         owner = self._owners.of(pod)
         kind = "Pod" if owner.kind == "Pod" else "Workload"
         of = "" if kind == "Pod" else f" of {owner.kind} {owner.name}"
-        why = f"Pod {pod_name(pod)}{of} says {names.DO_NOT_DISRUPT}={found.value}."
+        why = f"Pod {pod.metadata.key}{of} says {names.DO_NOT_DISRUPT}={found.value}."
         key = self._hold((kind, owner.name, Gate.POD_DO_NOT_DISRUPT.value), facts, why, _OFF_POD)
-        self._entries[key].pods[pod_name(pod)] = None
+        self._entries[key].pods[pod.metadata.key] = None
         if draining and found.until is None:
             self._never_ends(self._entries[key], facts, pod)
         return key
@@ -309,8 +310,8 @@ class _Vetoes:
     def _vetoed(self, facts: NodeFacts, pod: Pod, veto: PdbVeto, *, draining: bool) -> Key:
         if len(veto.pdbs) > 1:
             why = (
-                f"Pod {pod_name(pod)} is selected by {len(veto.pdbs)} PodDisruptionBudgets ({', '.join(veto.pdbs)}): "
-                "the eviction API refuses such a pod always."
+                f"Pod {pod.metadata.key} is selected by {len(veto.pdbs)} PodDisruptionBudgets "
+                f"({', '.join(veto.pdbs)}): the eviction API refuses such a pod always."
             )
             remedy = f"let one PodDisruptionBudget select its pods: narrow or delete {veto.pdbs[-1]}"
             key = self._hold(("PodDisruptionBudget", veto.pdbs[-1], Gate.PDB.value), facts, why, remedy)
@@ -327,7 +328,7 @@ class _Vetoes:
         return key
 
     def _sum(self, pdb: PodDisruptionBudget) -> PdbSum:
-        return pdb_sum(pdb, self._counts.get(_key(pdb), 0))
+        return pdb_sum(pdb, self._counts.get(pdb.metadata.key, 0))
 
     def _hold(self, key: Key, facts: NodeFacts, why: str, remedy: str) -> Key:
         entry = self._entries.get(key)
@@ -343,8 +344,8 @@ class _Vetoes:
             return
         entry.impossible = True
         entry.ends_never = (
-            f"Node {facts.name} is draining ({facts.marked}) and waits for pod {pod_name(pod)} without a deadline: its "
-            "NodeClaim has no terminationGracePeriod."
+            f"Node {facts.name} is draining ({facts.marked}) and waits for pod {pod.metadata.key} without a deadline: "
+            "its NodeClaim has no terminationGracePeriod."
         )
         entry.remedy += "; or set terminationGracePeriod in the NodePool's template, for nodes to come"
 
@@ -380,10 +381,6 @@ def _pdb_words(pdb: PodDisruptionBudget, total: PdbSum) -> tuple[str, str]:
         missing = status.expected_pods - status.current_healthy
         return why, f"make its {count(missing, 'unhealthy pod')} ready, or run more replicas"
     return why, total.remedy
-
-
-def _key(pdb: PodDisruptionBudget) -> str:
-    return f"{pdb.metadata.namespace}/{pdb.metadata.name}"
 
 
 def _without_vetoes(cluster: Cluster) -> Cluster:

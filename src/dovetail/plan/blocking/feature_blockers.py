@@ -34,7 +34,7 @@ def buffer_lifts(question: Question, verdicts: Iterable[NodeVerdict]) -> Iterato
             continue
         yield Lift(
             kind="CapacityBuffer",
-            name=f"{buffer.metadata.namespace}/{buffer.metadata.name}",
+            name=buffer.metadata.key,
             gate=Gate.CAPACITY_BUFFER.value,
             question=lifted,
             nodes=freed,

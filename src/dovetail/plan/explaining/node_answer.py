@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from dovetail.decide.decider import Decider
 from dovetail.decide.facts.node_facts import NodeFacts
 from dovetail.decide.gates.candidates import Chain
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.refusal import PRICE_GATES
-from dovetail.decide.round import decide
+from dovetail.decide.round import RoundResult, decide
 from dovetail.decide.work import Work
 from dovetail.model.command import Command, Method
 from dovetail.model.verdicts import Gate, GateResult, NodeVerdict

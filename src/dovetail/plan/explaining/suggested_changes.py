@@ -18,13 +18,12 @@ from dovetail.api.manifests.validate import read_annotation
 from dovetail.api.policy_change import with_policy_field
 from dovetail.decide.decider import Decider
 from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.gate_results import pod_name
+from dovetail.decide.gates.budgets import window_times
 from dovetail.decide.gates.node_rules import window_edges
-from dovetail.decide.horizon import window_times
+from dovetail.decide.horizon import until_lower
 from dovetail.decide.lifts import resumed, with_mended_pool, with_pdbs, without_node_vetoes, without_protection
 from dovetail.decide.question import Question
 from dovetail.decide.scene import Scene
-from dovetail.decide.waste import until_crossing
 from dovetail.model import names
 from dovetail.model.command import REASON_OF
 from dovetail.model.money import UNIT
@@ -53,7 +52,7 @@ def _pod_veto(question: Question, answer: NodeAnswer) -> Changes:
     changed, decider = question, Decider()
     facts: NodeFacts | None = answer.facts
     while facts is not None and facts.protection is not None and len(named) < PODS_MAX:
-        name = pod_name(facts.protection.pod)
+        name = facts.protection.pod.metadata.key
         named.append(name)
         changed = without_protection(changed, {name})
         facts = decider.scene(changed).by_name.get(answer.facts.name)
@@ -72,7 +71,7 @@ def _pdb(question: Question, answer: NodeAnswer) -> Changes:
             break
         spare = veto.pdbs[1:] if len(veto.pdbs) > 1 else ()
         if spare:
-            named.append(f"{', '.join(spare)} did not select pod {pod_name(veto.pod)}")
+            named.append(f"{', '.join(spare)} did not select pod {veto.pod.metadata.key}")
         else:
             named.append(f"PodDisruptionBudget {veto.pdbs[0]} allowed a disruption")
         changed = with_pdbs(changed, veto.pdbs, spare)
@@ -254,15 +253,12 @@ def _windows(scene: Scene, answer: NodeAnswer) -> Iterator[datetime]:
 
 
 def _crossings(answer: NodeAnswer) -> Iterator[datetime]:
-    """Return when ageing has lowered the required savings to what the move saves.
-
-    Design: savings-threshold, Lifetime remaining.
-    """
+    """Return when ageing has lowered the required savings to what the move saves."""
     facts, scene = answer.facts, answer.work.scene
     if answer.last.gate is not Gate.SAVINGS_THRESHOLD:
         return
     saved = Fraction(str(answer.last.figures["savingsPerHour"])) * UNIT
     missing = Fraction(*scene.haste.asked_savings(facts)) - saved
-    wait = until_crossing(missing.numerator, missing.denominator, scene.haste.falls_by(facts))
+    wait = until_lower(scene, (facts,), missing.numerator, missing.denominator)
     if wait > 0 and saved > 0:
         yield later(scene.now, wait)

@@ -8,7 +8,8 @@ from typing import Any
 
 from dovetail import __version__
 from dovetail.decide.billing_words import bill_text, use_rows
-from dovetail.decide.outcome import UNLIMITED, RoundResult
+from dovetail.decide.outcome import UNLIMITED
+from dovetail.decide.round import RoundResult
 from dovetail.decide.words import clock, dollars
 from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Command

@@ -3,7 +3,7 @@
 Markup of what was decided elsewhere. Sits in plan; `plan.pages.page` puts them on the page.
 """
 
-from dovetail.decide.outcome import RoundResult
+from dovetail.decide.round import RoundResult
 from dovetail.decide.words import cents
 from dovetail.plan.comparison import ProfileComparison, by_kind, now_row
 from dovetail.plan.to_end import ToEnd

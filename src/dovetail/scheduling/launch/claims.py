@@ -96,10 +96,8 @@ class Reservations:
         self._credited = ""
         for offering in frame.machines.offerings:
             if offering.capacity_type == names.RESERVED:
-                mark = offering.reservation_id
-                self._left[mark] = min(
-                    self._left.get(mark, offering.reservation_capacity), offering.reservation_capacity
-                )
+                key = offering.reservation_id
+                self._left[key] = min(self._left.get(key, offering.reservation_capacity), offering.reservation_capacity)
 
     def credit(self, reservation: str) -> None:
         """Count one more free slot of a reservation."""
@@ -136,12 +134,12 @@ class Reservations:
     def hold(self, claim: Claim, wanted: Sequence[Offering]) -> None:
         """Release the slots that the claim held and take the new ones."""
         held = self._held.setdefault(claim.number, set())
-        marks = {offering.reservation_id for offering in wanted}
-        for mark in sorted(marks - held):
-            self._left[mark] -= 1
-        for mark in sorted(held - marks):
-            self._left[mark] += 1
-        self._held[claim.number] = marks
+        keys = {offering.reservation_id for offering in wanted}
+        for key in sorted(keys - held):
+            self._left[key] -= 1
+        for key in sorted(held - keys):
+            self._left[key] += 1
+        self._held[claim.number] = keys
 
 
 class ClaimRules:
@@ -227,10 +225,10 @@ class ClaimRules:
     def short_values(self, reqs: ReqSet, types: TypeBits) -> dict[str, int]:
         """Return the keys whose minValues these types don't reach; cached across simulations."""
         memo = self.frame.short_values
-        mark = (reqs.id, types)
-        found = memo.get(mark)
+        key = (reqs.id, types)
+        found = memo.get(key)
         if found is None:
-            found = memo[mark] = short_values(self.machines, reqs, types)
+            found = memo[key] = short_values(self.machines, reqs, types)
         return found
 
     def _narrowed_by_topology(self, claim: Claim, variant: Variant, base: ReqSet) -> ReqSet | None:
@@ -246,10 +244,10 @@ class ClaimRules:
         if not entries:
             return base
         memo = self.frame.narrowed
-        mark = (base.id, tuple(entries))
-        if mark not in memo:
-            memo[mark] = self._narrow(base, entries)
-        return memo[mark]
+        key = (base.id, tuple(entries))
+        if key not in memo:
+            memo[key] = self._narrow(base, entries)
+        return memo[key]
 
     def _narrow(self, base: ReqSet, entries: Sequence[Requirement]) -> ReqSet | None:
         wanted = Requirements(entries)
@@ -289,11 +287,11 @@ def final_requirements(claim: Claim, *, unnamed: bool) -> ReqSet:
         return claim.reqs
     group = claim.template.pool.spec.template.spec.node_class_ref.group
     entries = [Requirement.of(names.CAPACITY_TYPE, "In", (names.RESERVED,))]
-    marks = tuple(offering.reservation_id for offering in claim.reserved)
+    keys = tuple(offering.reservation_id for offering in claim.reserved)
     # Only a provider can name the label of its reservations; upstream writes an empty one if no provider does.
     if group == RESERVATION.partition("/")[0] or unnamed:
         key = RESERVATION if group == RESERVATION.partition("/")[0] else ""
-        entries.append(Requirement(key=key, values=frozenset(marks)))
+        entries.append(Requirement(key=key, values=frozenset(keys)))
     return machines.replaced(claim.reqs, entries)
 
 
@@ -322,7 +320,7 @@ def kept_preferences(claim: Claim) -> tuple[str, ...]:
     for pod, variant in zip(claim.pods, claim.variants, strict=True):
         what = next_preference(variant.spec)
         if what is not None:
-            found.append(f"{pod.metadata.namespace}/{pod.metadata.name} holds on to {what}")
+            found.append(f"{pod.metadata.key} holds on to {what}")
     return tuple(found)
 
 

@@ -2,14 +2,16 @@
 
 The requests come from the newest pod of the DaemonSet and the required node affinity from its template; without a pod,
 everything comes from the template. On an existing node, room is reserved only for daemon pods that are still missing.
+The newest pods are followed from snapshot to snapshot (`newest_after`). Decides nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
 
 import msgspec
 
 from dovetail.model.labels.requirements import Requirements
-from dovetail.model.listing import are_the_same
 from dovetail.model.objects import (
     Affinity,
     Container,
@@ -37,40 +39,19 @@ class Daemon(msgspec.Struct, frozen=True):
     ports: tuple[HostPort, ...]
 
 
-def _has_claims(item: DaemonSet, pod: Pod | None) -> bool:
-    return uses_resource_claims(item.spec.template.spec if pod is None else pod.spec)
+def daemons_of(
+    daemon_sets: Sequence[DaemonSet], newest: Sequence[Pod | None], *, ignore_claims: bool, resizes_count: bool
+) -> tuple[Daemon, ...]:
+    """Return the expected pods of DaemonSets, given the newest pod of each.
 
-
-class Daemons:
-    """Caches the last answer: only a DaemonSet, or its newest pod, can change it."""
-
-    __slots__ = ("_found", "_pods", "_read_as", "_sets")
-
-    def __init__(self) -> None:
-        self._sets: Sequence[DaemonSet] = ()
-        self._pods: Sequence[Pod | None] = ()
-        self._found: tuple[Daemon, ...] = ()
-        self._read_as = (True, True)
-
-    def of(
-        self, daemon_sets: Sequence[DaemonSet], newest: Mapping[str, Pod], *, ignore_claims: bool, resizes_count: bool
-    ) -> tuple[Daemon, ...]:
-        """Return the expected pods of all DaemonSets; `newest`: the newest pod of each, by its uid.
-
-        `ignore_claims`: DaemonSets with resource claims are not expected anywhere, which is Karpenter's default.
-        `resizes_count`: a pod that was resized in place counts with its new size.
-        """
-        read_as = (ignore_claims, resizes_count)
-        pods = [newest.get(item.metadata.uid) for item in daemon_sets]
-        same = read_as == self._read_as and are_the_same(daemon_sets, self._sets)
-        if not (same and are_the_same(pods, self._pods)):
-            self._sets, self._pods, self._read_as = daemon_sets, pods, read_as
-            self._found = tuple(
-                _daemon(item, pod, resizes_count=resizes_count)
-                for item, pod in zip(daemon_sets, pods, strict=True)
-                if not (ignore_claims and _has_claims(item, pod))
-            )
-        return self._found
+    `ignore_claims`: DaemonSets with resource claims are not expected anywhere, which is Karpenter's default.
+    `resizes_count`: a pod that was resized in place counts with its new size.
+    """
+    return tuple(
+        _daemon(item, pod, resizes_count=resizes_count)
+        for item, pod in zip(daemon_sets, newest, strict=True)
+        if not (ignore_claims and uses_resource_claims(item.spec.template.spec if pod is None else pod.spec))
+    )
 
 
 def _daemon(item: DaemonSet, pod: Pod | None, *, resizes_count: bool) -> Daemon:
@@ -84,7 +65,7 @@ def _daemon(item: DaemonSet, pod: Pod | None, *, resizes_count: bool) -> Daemon:
     requests = spec_requests(spec)
     requests["pods"] = 1
     return Daemon(
-        name=f"{item.metadata.namespace}/{item.metadata.name}",
+        name=item.metadata.key,
         requests=requests,
         tolerations=spec.tolerations,
         terms=tuple(base.union(Requirements.from_spec(t.match_expressions)) for t in terms) or (base,),
@@ -157,3 +138,52 @@ class DaemonTerms:
         if self.sticky:
             return tolerations, (daemon.terms[self._first[place]],)
         return tolerations, daemon.terms
+
+
+_DAWN: Final = datetime.min.replace(tzinfo=UTC)
+
+
+def newest_by_owner(pods: Iterable[Pod]) -> dict[str, Pod]:
+    """Return the newest pod of each controller, by its uid; of the same age, the first."""
+    found: dict[str, Pod] = {}
+    for pod in pods:
+        for uid in _controllers(pod):
+            if uid not in found or _since(pod) > _since(found[uid]):
+                found[uid] = pod
+    return found
+
+
+def newest_after(before: Mapping[str, Pod], gone: Iterable[Pod], new: Iterable[Pod]) -> dict[str, Pod] | None:
+    """Return the newest pods after some have gone and others have come; None if one has gone and none is newer.
+
+    Pods are in the order of their namespaces and names.
+    """
+    found, lost = dict(before), dict[str, Pod]()
+    for pod in gone:
+        for uid in _controllers(pod):
+            if found.get(uid) is pod:
+                lost[uid] = found.pop(uid)
+    for pod in new:
+        for uid in _controllers(pod):
+            known = found.get(uid) or lost.get(uid)
+            if known is None or _is_newer(pod, known):
+                found[uid] = pod
+                lost.pop(uid, None)
+    return None if lost else found
+
+
+def _controllers(pod: Pod) -> Iterator[str]:
+    for owner in pod.metadata.owner_references:
+        if owner.uid and owner.controller:
+            yield owner.uid
+
+
+def _since(pod: Pod) -> datetime:
+    return pod.metadata.creation_timestamp or _DAWN
+
+
+def _is_newer(pod: Pod, other: Pod) -> bool:
+    """Return whether a pod is newer than another; of the same age, the first in the order counts."""
+    mine, theirs = pod.metadata, other.metadata
+    since, then = _since(pod), _since(other)
+    return since > then or (since == then and (mine.namespace, mine.name) <= (theirs.namespace, theirs.name))

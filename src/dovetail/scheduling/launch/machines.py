@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.model import names
+from dovetail.model.cached import cached
 from dovetail.model.catalogue import Catalogue, InstanceType, Offering
 from dovetail.model.labels.requirements import Requirement, Requirements
 from dovetail.model.labels.syntax import well_known
 from dovetail.model.objects import SelectorRequirement
 from dovetail.model.quantity import AMOUNT_MAX
-from dovetail.scheduling.result import LaunchPrice, launchable, price_of, worst_of
+from dovetail.scheduling.result import LaunchPrice, cheapest_of, launchable, worst_of
 
 Mask = npt.NDArray[np.bool_]
 Amounts = npt.NDArray[np.int64]
@@ -76,11 +77,9 @@ class Resources:
 
     __slots__ = ("index", "names")
 
-    def __init__(self, found: Iterable[str] = ()) -> None:
+    def __init__(self) -> None:
         self.names: list[str] = ["cpu", "memory", "pods", "ephemeral-storage"]
         self.index: dict[str, int] = {name: place for place, name in enumerate(self.names)}
-        for name in found:
-            self.column_of(name)
 
     def column_of(self, name: str) -> int:
         """Return the column of a resource; add one if it is new."""
@@ -101,55 +100,40 @@ class Resources:
 class ReqSet:
     """Interned requirements with what follows from them. Compare by identity."""
 
-    __slots__ = ("_offered", "_order", "_prices", "_serialised", "_types", "has_min_values", "id", "reqs", "table")
-
     def __init__(self, table: "Machines", number: int, reqs: Requirements) -> None:
         self.table = table
         self.id = number
         self.reqs = reqs
         self.has_min_values = reqs.has_min_values()
-        self._types: TypeBits | None = None
-        self._order: list[int] | None = None
-        self._offered: Mask | None = None
         self._prices: dict[tuple[str, tuple[str, ...]], tuple[LaunchPrice | None, LaunchPrice | None]] = {}
-        self._serialised: tuple[SelectorRequirement, ...] | None = None
 
     def get(self, key: str) -> Requirement | None:
         """Return the requirement on a key."""
         return self.reqs.get(key)
 
-    @property
+    @cached
     def types(self) -> TypeBits:
         """Return the types that meet the requirements and have an available offering that meets them."""
-        if self._types is None:
-            self._types = self.table.types_of(self.reqs)
-        return self._types
+        return self.table.types_of(self.reqs)
 
-    @property
+    @cached
     def offered(self) -> Mask:
         """Return the offerings, available or not, that are compatible with the requirements."""
-        if self._offered is None:
-            self._offered = self.table.offering_mask(self.reqs)
-        return self._offered
+        return self.table.offering_mask(self.reqs)
 
-    @property
+    @cached
     def order(self) -> list[int]:
         """Return all types by cheapest launch price under these requirements, then name."""
-        if self._order is None:
-            cheapest = self.table.cheapest_prices(self.offered)
-            kinds = self.table.kinds
-            self._order = sorted(range(len(kinds)), key=lambda i: (cheapest[i], kinds[i].name))
-        return self._order
+        cheapest, kinds = self.table.cheapest_prices(self.offered), self.table.kinds
+        return sorted(range(len(kinds)), key=lambda i: (cheapest[i], kinds[i].name))
 
     def prices(self, kind: InstanceType) -> tuple[LaunchPrice | None, LaunchPrice | None]:
         """Return (worst, cheapest) launch price of a type under these requirements."""
-        mark = (kind.name, kind.pools)
-        found = self._prices.get(mark)
+        key = (kind.name, kind.pools)
+        found = self._prices.get(key)
         if found is None:
             fitting = [o for o in kind.offerings if launchable(o) and self.goes_with(o)]
-            cheapest = min(fitting, key=lambda o: (o.price_float, o.zone), default=None)
-            found = (worst_of(fitting), None if cheapest is None else price_of(cheapest))
-            self._prices[mark] = found
+            found = self._prices[key] = worst_of(fitting), cheapest_of(fitting)
         return found
 
     def goes_with(self, offering: Offering) -> bool:
@@ -170,12 +154,10 @@ class ReqSet:
             return ()
         return tuple(sorted(v for v in mine.values if wanted is None or wanted.has(v)))
 
-    @property
+    @cached
     def serialised(self) -> tuple[SelectorRequirement, ...]:
         """Return the requirements as Karpenter writes them, without the placeholder of the host name."""
-        if self._serialised is None:
-            self._serialised = Requirements(e for e in self.reqs if e.key != names.HOSTNAME).to_spec()
-        return self._serialised
+        return Requirements(e for e in self.reqs if e.key != names.HOSTNAME).to_spec()
 
 
 def type_requirements(kind: InstanceType) -> Requirements:
@@ -312,23 +294,23 @@ class Machines:
 
     def merged(self, base: ReqSet, more: ReqSet) -> ReqSet | None:
         """Return `base` narrowed by `more`; None if they are incompatible. Well-known labels may be undefined."""
-        mark = (base.id, more.id)
-        if mark in self._merged:
-            return self._merged[mark]
+        key = (base.id, more.id)
+        if key in self._merged:
+            return self._merged[key]
         found: ReqSet | None = None
         if not len(more.reqs):
             found = base
         elif base.reqs.is_compatible(more.reqs, self.known):
             found = self.intern(base.reqs.union(more.reqs))
-        self._merged[mark] = found
+        self._merged[key] = found
         return found
 
     def narrowed(self, base: ReqSet, entry: Requirement) -> ReqSet:
         """Return `base` with one requirement more, even if nothing matches it."""
-        mark = (base.id, entry)
-        found = self._narrowed.get(mark)
+        key = (base.id, entry)
+        found = self._narrowed.get(key)
         if found is None:
-            found = self._narrowed[mark] = self.intern(base.reqs.add(entry))
+            found = self._narrowed[key] = self.intern(base.reqs.add(entry))
         return found
 
     def replaced(self, base: ReqSet, entries: Sequence[Requirement]) -> ReqSet:

@@ -144,11 +144,11 @@ class _View:
     def rival(self, entry: _Overlay, hit: _Hit) -> str | None:
         """Return an overlay of the same weight that changes the same thing; None: there is none."""
         for place, offers in hit.items():
-            marks = [self._priced.get((place, number)) for number in offers] if entry.change else []
-            marks += [self._sized.get((place, name)) for name, _ in entry.capacity]
-            for mark in marks:
-                if mark is not None and mark[0] == entry.weight:
-                    return mark[1]
+            keys = [self._priced.get((place, number)) for number in offers] if entry.change else []
+            keys += [self._sized.get((place, name)) for name, _ in entry.capacity]
+            for key in keys:
+                if key is not None and key[0] == entry.weight:
+                    return key[1]
         return None
 
     def apply(self, entry: _Overlay, hit: _Hit) -> None:

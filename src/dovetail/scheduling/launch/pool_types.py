@@ -86,17 +86,15 @@ class PoolTypes:
             pools: dict[int, list[str]] = {}
             distinct: dict[int, InstanceType] = {}
             for name, row in zip(self.names, self.seen, strict=True):
-                mark = id(row[place])
-                distinct[mark] = row[place]
-                pools.setdefault(mark, []).append(name)
+                key = id(row[place])
+                distinct[key] = row[place]
+                pools.setdefault(key, []).append(name)
             if len(distinct) == 1:
                 kinds.extend(distinct.values())
                 continue
             kinds.append(kind)
             kinds.extend(
-                replace(entry, pools=tuple(sorted(pools[mark])))
-                for mark, entry in distinct.items()
-                if entry is not kind
+                replace(entry, pools=tuple(sorted(pools[key]))) for key, entry in distinct.items() if entry is not kind
             )
         return replace(self.catalogue, instance_types=tuple(kinds))
 

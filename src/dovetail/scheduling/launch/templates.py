@@ -2,10 +2,10 @@
 
 Static pools and pools that are not Ready, being deleted or unreadable are excluded. The order is weight, then name,
 both descending, as in Karpenter. A pool whose own requirements leave no type is excluded too; `decide.warnings` says
-so.
+so. `PoolLimits` has what is left of the pools' limits.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -14,11 +14,11 @@ from dovetail.api.manifests.pool_rules import launch_problems
 from dovetail.model import names
 from dovetail.model.labels.clouds import asks_for_label, is_clouds_own
 from dovetail.model.labels.requirements import Requirement, Requirements
-from dovetail.model.listing import are_the_same
 from dovetail.model.objects import NodePool, Taint, condition
 from dovetail.model.rules import Rules
-from dovetail.scheduling.launch.daemons import Daemon, DaemonTerms
-from dovetail.scheduling.launch.machines import Machines, ReqSet, Resources, Steps, TypeBits, bits_of, places_of
+from dovetail.scheduling.launch.daemons import DaemonTerms
+from dovetail.scheduling.launch.machines import Machines, Mask, ReqSet, Resources, Steps, TypeBits, bits_of, places_of
+from dovetail.scheduling.nodes import StateNode
 from dovetail.scheduling.pods.pod import HostPort
 from dovetail.scheduling.pods.requests import amounts
 
@@ -127,10 +127,10 @@ class UnmetCache:
             self._machines, self._found = machines, {}
         spec = pool.spec.template.spec
         labels = tuple(sorted(template_labels(pool).items()))
-        mark = (labels, spec.requirements)
-        found = self._found.get(mark)
+        key = (labels, spec.requirements)
+        found = self._found.get(key)
         if found is None:
-            found = self._found[mark] = _unmet(pool, machines)
+            found = self._found[key] = _unmet(pool, machines)
         return found
 
 
@@ -157,35 +157,6 @@ def short_values(machines: Machines, reqs: ReqSet, types: TypeBits) -> dict[str,
             if seen < entry.min_values:
                 short[entry.key] = seen
     return short
-
-
-class TemplateCache:
-    """Caches the last templates: pools and daemons change far less often than pods."""
-
-    __slots__ = ("_made", "_mark", "_pools")
-
-    def __init__(self) -> None:
-        self._pools: tuple[NodePool, ...] = ()
-        self._mark: tuple[object, ...] = ()
-        self._made: tuple[DaemonTerms, tuple[Template, ...]] | None = None
-
-    def templates(
-        self,
-        pools: Sequence[NodePool],
-        machines: Machines,
-        daemons: tuple[Daemon, ...],
-        resources: Resources,
-        *,
-        rules: Rules,
-        best_effort: bool,
-    ) -> tuple[DaemonTerms, tuple[Template, ...]]:
-        """Return the daemons' terms and the templates; cached while pools, types and daemons are the same."""
-        mark = (machines, daemons, len(resources.names), rules, best_effort)
-        if self._made is None or not are_the_same(pools, self._pools) or self._mark != mark:
-            terms = DaemonTerms(daemons, sticky=rules.sticky_daemons)
-            made = build_templates(pools, machines, terms, resources, rules=rules, best_effort=best_effort)
-            self._pools, self._mark, self._made = tuple(pools), mark, (terms, made)
-        return self._made
 
 
 def build_templates(
@@ -264,3 +235,31 @@ def _daemon_groups(
         ports = tuple(port for number in running for port in daemons.daemons[number].ports)
         groups.append(DaemonGroup(bits, total, ports))
     return tuple(groups)
+
+
+class PoolLimits:
+    """The limits of the templates' pools against the nodes that stay."""
+
+    def __init__(self, templates: Sequence[Template], states: Sequence[StateNode], staying: Mask) -> None:
+        self._states, self._staying = states, staying
+        self._left = {template.index: dict(template.limits) for template in templates if template.limits}
+        self._place = {template.name: template.index for template in templates if template.limits}
+        for state, stays in zip(states, staying.tolist(), strict=True) if self._left else ():
+            at = self._place.get(state.labels.get(names.NODEPOOL, "")) if stays else None
+            if at is not None:
+                _take(self._left[at], state.capacity, -1)
+
+    def left_without(self, removed: Sequence[int]) -> dict[int, dict[str, int]]:
+        """Return what each template's pool has left once these nodes are gone; the caller may modify it."""
+        left = {at: dict(amounts) for at, amounts in self._left.items()}
+        for index in removed if left else ():
+            state = self._states[index]
+            at = self._place.get(state.labels.get(names.NODEPOOL, ""))
+            if at is not None and self._staying[index]:
+                _take(left[at], state.capacity, 1)
+        return left
+
+
+def _take(left: dict[str, int], capacity: Mapping[str, int], sign: int) -> None:
+    for name in left:
+        left[name] += sign * (1 if name == "nodes" else capacity.get(name, 0))

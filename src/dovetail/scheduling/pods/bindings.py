@@ -15,21 +15,20 @@ import numpy.typing as npt
 
 from dovetail.model.listing import Listing
 from dovetail.model.objects import Pod, PodSpec
+from dovetail.scheduling.changes import carried
+from dovetail.scheduling.launch.daemons import newest_after, newest_by_owner
 from dovetail.scheduling.launch.machines import Mask
-from dovetail.scheduling.launch.newest import newest_after, newest_by_owner
 from dovetail.scheduling.pods.classes import (
     DAEMON,
     TERMINAL,
     TERMINATING,
     Classes,
     PodClass,
-    PodRecord,
     SpecInfo,
     flags_of,
-    pod_mark,
+    pod_key,
 )
 from dovetail.scheduling.pods.requests import resized_spec
-from dovetail.scheduling.reading.changes import carried
 
 CountedSpec = Callable[[Pod], PodSpec]
 """The spec that the scheduler counts with, of a pod."""
@@ -116,7 +115,6 @@ class Bindings:
         self.same_daemons = False
         self._codes: array[int] | None = None
         self._listed: Listed | None = None
-        self._bits: list[int] | None = None
         self._newest: dict[str, Pod] | None = None
         if old is None or not len(old.pods):
             self._start(len(pods))
@@ -255,8 +253,8 @@ class Bindings:
             pod = pods[here]
             meta, spec = pod.metadata, spec_of(pod)
             bits = flags[here] = flags_of(pod)
-            mark = pod_mark(spec, meta, daemon=bits & DAEMON != 0)
-            kinds[here] = known.setdefault(mark, len(known))
+            key = pod_key(spec, meta, daemon=bits & DAEMON != 0)
+            kinds[here] = known.setdefault(key, len(known))
             at[here] = codes.setdefault(spec.node_name, len(codes))
             if meta.annotations or spec.priority:
                 odd[here] = 1
@@ -326,13 +324,6 @@ class Bindings:
             self._sorted = np.argsort(keys, kind="stable"), edges
         return self._sorted
 
-    @property
-    def bits(self) -> list[int]:
-        """Return the flags as plain numbers."""
-        if self._bits is None:
-            self._bits = self.flags.tolist()
-        return self._bits
-
     def places_of(self, codes: Iterable[int]) -> list[int]:
         """Return the indexes of nodes, given the numbers of their names; names of no node are left out."""
         return [place for place in self._places[np.fromiter(codes, dtype=np.int64)].tolist() if place >= 0]
@@ -376,11 +367,6 @@ class Bindings:
         at = total[:, edges - first]
         found: Column = np.ascontiguousarray((at[:, 1:] - at[:, :-1]).T)
         return found
-
-    def record(self, pod: Pod) -> PodRecord | None:
-        """Return a pod's class and flags; None for an object that is not of this cluster."""
-        place = int(self._find(np.array([id(pod)], dtype=np.int64))[0])
-        return None if place < 0 else (self.class_at(place), self.bits[place])
 
     def class_at(self, place: int) -> PodClass:
         """Return the class of the pod at an index."""

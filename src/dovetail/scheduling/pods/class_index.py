@@ -1,7 +1,7 @@
 """Which classes a selector selects and which have anti-affinity, from classes and namespaces alone.
 
 None of it depends on nodes, on where pods are or on time, and pods that move stay in their class. So the index of one
-snapshot can usually be reused by the next (`IndexCache`). Decides nothing; `scheduling.frame` uses it.
+snapshot can usually be reused by the next (`SnapshotMemory`). Decides nothing; `scheduling.frame` uses it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -62,12 +62,12 @@ class ClassIndex:
             assert affinity is not None
             assert affinity.pod_anti_affinity is not None
             for term in affinity.pod_anti_affinity.required_during_scheduling_ignored_during_execution:
-                mark = (
+                key = (
                     term.topology_key,
                     namespaces_of(cls, term, self.namespaces),
                     LabelSelector.compile(term.label_selector),
                 )
-                found.setdefault(mark, []).append(cls)
+                found.setdefault(key, []).append(cls)
         return found
 
     @cached
@@ -118,17 +118,3 @@ def namespaces_of(cls: PodClass, term: PodAffinityTerm, namespaces: Sequence[Nam
     selector = LabelSelector.compile(term.namespace_selector)
     chosen = [n.metadata.name for n in namespaces if selector.matches(n.metadata.labels)]
     return frozenset((*chosen, *term.namespaces))
-
-
-class IndexCache:
-    """The last index, valid while the set of classes is the same."""
-
-    def __init__(self) -> None:
-        self._last: ClassIndex | None = None
-
-    def of(self, classes: list[PodClass], namespaces: Sequence[Namespace]) -> ClassIndex:
-        """Return the index of these classes; the cached one if nothing changed."""
-        last = self._last
-        if last is None or last.namespaces is not namespaces or last.classes != classes:
-            last = self._last = ClassIndex(classes, namespaces)
-        return last

@@ -73,10 +73,6 @@ class PodClass:
         self.memory = info.requests.get("memory", 0)
 
 
-PodRecord = tuple[PodClass, int]
-"""A pod's class and its flags."""
-
-
 class Classes:
     """The registry of specs and classes; `claims` and `ports`: whether any spec ever seen asks for some."""
 
@@ -86,15 +82,15 @@ class Classes:
         self.claims = self.ports = False
         self.keys: frozenset[str] = frozenset()
         self.all: list[PodClass] = []
-        self._by_mark: dict[tuple[int, str, tuple[str | None, ...], str], PodClass] = {}
+        self._by_identity: dict[tuple[int, str, tuple[str | None, ...], str], PodClass] = {}
         self._sorted_keys: tuple[str, ...] = ()
 
     def spec_info(self, spec: PodSpec, *, daemon: bool = False) -> SpecInfo:
         """Return the SpecInfo of a spec; one instance per spec."""
-        mark = spec_mark(spec, daemon=daemon)
-        info = self.specs.get(mark)
+        key = spec_key(spec, daemon=daemon)
+        info = self.specs.get(key)
         if info is None:
-            info = self.specs[mark] = SpecInfo(len(self.specs), _counted(spec, daemon=daemon), self.resources)
+            info = self.specs[key] = SpecInfo(len(self.specs), _counted(spec, daemon=daemon), self.resources)
             self.claims, self.ports = self.claims or info.claims, self.ports or bool(info.ports)
         return info
 
@@ -105,7 +101,7 @@ class Classes:
             return False
         self.keys = wider
         self._sorted_keys = tuple(sorted(wider))
-        self._by_mark.clear()
+        self._by_identity.clear()
         return True
 
     def class_of(self, pod: Pod, info: SpecInfo) -> PodClass:
@@ -114,16 +110,16 @@ class Classes:
         labels = tuple(map(meta.labels.get, self._sorted_keys))
         # A generic ephemeral volume's claim is named after its pod.
         own_name = meta.name if info.names_claims else ""
-        mark = (info.id, meta.namespace, labels, own_name)
-        found = self._by_mark.get(mark)
+        identity = (info.id, meta.namespace, labels, own_name)
+        found = self._by_identity.get(identity)
         if found is None:
             kept = {key: value for key, value in zip(self._sorted_keys, labels, strict=True) if value is not None}
-            found = self._by_mark[mark] = PodClass(len(self.all), info, meta.namespace, kept, own_name)
+            found = self._by_identity[identity] = PodClass(len(self.all), info, meta.namespace, kept, own_name)
             self.all.append(found)
         return found
 
 
-def spec_mark(spec: PodSpec, *, daemon: bool = False) -> bytes:
+def spec_key(spec: PodSpec, *, daemon: bool = False) -> bytes:
     """Return what equal specs have in common, whatever their node."""
     if daemon or spec.volumes:
         spec = _counted(spec, daemon=daemon)
@@ -131,7 +127,7 @@ def spec_mark(spec: PodSpec, *, daemon: bool = False) -> bytes:
     return raw[_PREFIX + len(spec.node_name) + 2 :] if spec.node_name else raw[1:]
 
 
-def pod_mark(spec: PodSpec, meta: ObjectMeta, *, daemon: bool) -> bytes:
+def pod_key(spec: PodSpec, meta: ObjectMeta, *, daemon: bool) -> bytes:
     """Return what pods with equal specs, labels and namespaces have in common, whatever their node."""
     if daemon or spec.volumes:
         spec = _counted(spec, daemon=daemon)

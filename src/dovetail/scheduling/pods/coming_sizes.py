@@ -93,8 +93,8 @@ class ComingSizes:
 
     def _deployment(self, pod: Pod, replica_set: str) -> str:
         known = self._deployments.get((pod.metadata.namespace, replica_set))
-        mark = pod.metadata.labels.get(_HASH)
-        return known or (replica_set.removesuffix(f"-{mark}") if mark else "")
+        key = pod.metadata.labels.get(_HASH)
+        return known or (replica_set.removesuffix(f"-{key}") if key else "")
 
     def grown_of(self, pod: Pod) -> GrownSize | None:
         """Return the size with which the pods of a pod's owner came back lately; None: it is not known to differ."""
@@ -164,7 +164,7 @@ def read_advice(vpa: VerticalPodAutoscaler) -> SizeAdvice | None:
     if not containers:
         return None
     target_ref = (vpa.metadata.namespace, spec.target_ref.kind, spec.target_ref.name)
-    return SizeAdvice(f"{vpa.metadata.namespace}/{vpa.metadata.name}", target_ref, containers, frozenset(within))
+    return SizeAdvice(vpa.metadata.key, target_ref, containers, frozenset(within))
 
 
 def _allowed(name: str, text: _Amount, policy: VpaContainerPolicy) -> _Amount:

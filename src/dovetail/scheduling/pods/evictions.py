@@ -1,13 +1,16 @@
-"""Which pods would really move now: not those that a PDB blocks permanently or that have do-not-disrupt.
+"""What keeps a pod from being evicted: do-not-disrupt and PodDisruptionBudgets, and which pods would really move now.
 
-Karpenter excludes such pods from its simulations, since it is unknown when they will move. Whether they block a node is
-a gate of `decide`; this module only says which pods take part in a simulation.
+Karpenter excludes pods from its simulations that a PDB blocks permanently or that have do-not-disrupt, since it is
+unknown when they will move. Whether they block a node is a gate of `decide`, which reads the same annotations and the
+same index of PDBs.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, NamedTuple
+
+import msgspec
 
 from dovetail.model import names
 from dovetail.model.labels.selectors import LabelSelector
@@ -17,44 +20,38 @@ from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.surge import Owner, replica_set_of
 
 
-def do_not_disrupt(pod: Pod, now: datetime) -> bool:
-    """Return whether the pod's annotation protects it now: "true", or a duration from its start that has not passed."""
-    value = pod.metadata.annotations.get(names.DO_NOT_DISRUPT)
-    if value is None:
-        return False
-    if value == "true":
-        return True
+def read_protection(value: str) -> int | None:
+    """Return the nanoseconds for which a do-not-disrupt value protects a pod from its start, if it is a duration."""
     try:
-        duration = parse_go_duration(value)
+        span = parse_go_duration(value)
     except DurationError:
+        return None
+    return span if span > 0 else None
+
+
+def protected_until(pod: Pod, *, durations: bool = True) -> datetime | bool:
+    """Return until when its do-not-disrupt protects a pod; True: it does not expire, False: it protects nothing.
+
+    "true" does not expire, a positive duration counts from the pod's start; a pod that has not started is protected.
+    `durations`: whether a duration counts, as in Karpenter v1.12 and later.
+    """
+    value = pod.metadata.annotations.get(names.DO_NOT_DISRUPT)
+    if value is None or value == "true":
+        return value is not None
+    span = read_protection(value) if durations else None
+    if span is None:
         return False
-    if duration <= 0:
-        return False
-    started = pod.status.start_time
-    if started is None:
-        return True
-    age = now - started
-    return (age // timedelta(microseconds=1)) * 1000 < duration
+    return True if pod.status.start_time is None else later(pod.status.start_time, span)
+
+
+def holds(until: datetime | bool, now: datetime) -> bool:
+    """Return whether a protection that ends at a time holds now."""
+    return until if isinstance(until, bool) else now < until
 
 
 def is_protected(pod: Pod, now: datetime) -> bool:
     """Return whether a pod's do-not-disrupt keeps it out of simulations now."""
-    return bool(pod.metadata.annotations) and filters.is_active(pod) and do_not_disrupt(pod, now)
-
-
-def _ends(pods: Iterable[Pod]) -> Iterator[datetime]:
-    """Yield when the do-not-disrupt of pods expires; unlimited and unreadable values don't."""
-    for pod in pods:
-        annotations = pod.metadata.annotations
-        value = annotations.get(names.DO_NOT_DISRUPT) if annotations else None
-        if value is None or value == "true" or pod.status.start_time is None:
-            continue
-        try:
-            duration = parse_go_duration(value)
-        except DurationError:
-            continue
-        if duration > 0:
-            yield later(pod.status.start_time, duration)
+    return bool(pod.metadata.annotations) and filters.is_active(pod) and holds(protected_until(pod), now)
 
 
 class ProtectionSpan(NamedTuple):
@@ -73,7 +70,8 @@ _FOR_EVER = ProtectionSpan()
 
 def span_of(pods: Iterable[Pod], now: datetime) -> ProtectionSpan:
     """Return the period around now in which the same pods are protected; unbounded if time changes nothing."""
-    ends = tuple(_ends(pods))
+    untils = (protected_until(pod) for pod in pods if pod.metadata.annotations)
+    ends = [until for until in untils if isinstance(until, datetime)]
     if not ends:
         return _FOR_EVER
     return ProtectionSpan(
@@ -81,71 +79,107 @@ def span_of(pods: Iterable[Pod], now: datetime) -> ProtectionSpan:
     )
 
 
-_NONE: Final[dict[str, dict[str | None, list[tuple[LabelSelector, bool, bool]]]]] = {}
+class Guard(msgspec.Struct, frozen=True):
+    """One PDB, compiled. `key`: `namespace/name`; `never_allows`: by its spec it allows no eviction, ever."""
+
+    key: str
+    selector: LabelSelector
+    never_allows: bool
+    spares_unready: bool
+
+    def spares(self, pod: Pod) -> bool:
+        """Return whether it lets a pod go because that is not ready."""
+        return self.spares_unready and any(c.type == "Ready" and c.status == "False" for c in pod.status.conditions)
+
+
+_NONE: Final[Mapping[str, Mapping[str | None, list[Guard]]]] = {}
+
+
+class PdbIndex:
+    """PDBs by namespace and by a label that their pods must carry, so that 80,000 pods are matched in one pass.
+
+    A PDB that requires no label is found by the empty label, which no pod has: the value of that is None.
+    """
+
+    __slots__ = ("by_label",)
+
+    def __init__(self, by_label: Mapping[str, Mapping[str, Mapping[str | None, list[Guard]]]]) -> None:
+        self.by_label = by_label
+
+    @staticmethod
+    def of(pdbs: Iterable[PodDisruptionBudget]) -> "PdbIndex":
+        """Compile PDBs; one without a selector selects nothing."""
+        found: dict[str, dict[str, dict[str | None, list[Guard]]]] = {}
+        for pdb in pdbs:
+            spec = pdb.spec
+            if spec.selector is None:
+                continue
+            guard = Guard(
+                key=pdb.metadata.key,
+                selector=LabelSelector.compile(spec.selector),
+                never_allows=spec.max_unavailable in (0, "0%") or spec.min_available == "100%",
+                spares_unready=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
+            )
+            key, value = guard.selector.equal[0] if guard.selector.equal else ("", None)
+            found.setdefault(pdb.metadata.namespace, {}).setdefault(key, {}).setdefault(value, []).append(guard)
+        return PdbIndex(found)
+
+    def __bool__(self) -> bool:
+        return bool(self.by_label)
+
+    def narrowed(self, refuses: Callable[[Guard], bool]) -> "PdbIndex":
+        """Return the PDBs whose pods an eviction may be refused to, given which PDBs refuse one by themselves.
+
+        Two PDBs of one pod always refuse it. In a namespace with one key no pod has a PDB by one label and one by
+        another.
+        """
+        found = {}
+        for namespace, by_key in self.by_label.items():
+            if len(by_key) == 1:
+                ((key, by_value),) = by_key.items()
+                left = {value: guards for value, guards in by_value.items() if len(guards) > 1 or refuses(guards[0])}
+                by_key = {key: left} if left else {}
+            if by_key:
+                found[namespace] = by_key
+        return PdbIndex(found)
+
+    def may_select(self, pod: Pod) -> bool:
+        """Return whether a PDB may select the pod, by its namespace and one label."""
+        labels = pod.metadata.labels
+        for key, by_value in self.by_label.get(pod.metadata.namespace, _NONE).items():
+            if labels.get(key) in by_value:
+                return True
+        return False
+
+    def matching(self, pod: Pod) -> list[Guard]:
+        """Return the PDBs whose selector matches the pod, by name."""
+        labels = pod.metadata.labels
+        found: list[Guard] = []
+        for key, by_value in self.by_label.get(pod.metadata.namespace, _NONE).items():
+            near = by_value.get(labels.get(key))
+            if near is not None:
+                found += [guard for guard in near if guard.selector.matches(labels)]
+        if len(found) > 1:
+            found.sort(key=lambda guard: guard.key)
+        return found
 
 
 class Blockers:
-    """PDBs that never allow an eviction, by namespace; they don't apply to pods of the ReplicaSets in `surging`.
+    """PDBs that never allow an eviction; they don't apply to pods of the ReplicaSets in `surging`."""
 
-    Two PDBs of one pod never allow one either.
-    """
-
-    __slots__ = ("_by_label", "_surging")
+    __slots__ = ("_surging", "index")
 
     def __init__(self, pdbs: Iterable[PodDisruptionBudget], surging: AbstractSet[Owner] = frozenset()) -> None:
         self._surging = surging
-        self._by_label: dict[str, dict[str, dict[str | None, list[tuple[LabelSelector, bool, bool]]]]] = {}
-        for pdb in pdbs:
-            selector = LabelSelector.compile(pdb.spec.selector)
-            always = pdb.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
-            row = (selector, _never_allows(pdb), always)
-            namespace = pdb.metadata.namespace
-            # Found by a label that its pods must carry, if there is one: a namespace may have hundreds of PDBs.
-            key, value = selector.equal[0] if selector.equal else ("", None)
-            self._by_label.setdefault(namespace, {}).setdefault(key, {}).setdefault(value, []).append(row)
-        for namespace, by_key in [*self._by_label.items()]:
-            if len(by_key) == 1:  # so no pod has one PDB by one label and one by another
-                ((key, by_value),) = by_key.items()
-                # The pods of others have one PDB, which allows evictions at times.
-                left = {value: rows for value, rows in by_value.items() if len(rows) > 1 or rows[0][1]}
-                self._by_label[namespace] = {key: left}
-                if not left:
-                    del self._by_label[namespace]
-
-    def _matching(self, pod: Pod) -> list[tuple[LabelSelector, bool, bool]]:
-        found: list[tuple[LabelSelector, bool, bool]] = []
-        if not self._by_label:
-            return found
-        namespace, labels = pod.metadata.namespace, pod.metadata.labels
-        for key, by_value in self._by_label.get(namespace, _NONE).items():
-            rows = by_value.get(labels.get(key))
-            if rows is not None:
-                found += [row for row in rows if row[0].matches(labels)]
-        return found
-
-    def select(self, pod: Pod) -> bool:
-        """Return whether PDBs that may never allow an eviction select the pod, by its namespace and labels."""
-        return bool(self._matching(pod))
-
-    def would_move(self, pod: Pod, now: datetime) -> bool:
-        """Return whether a reschedulable pod takes part in a simulation."""
-        return not is_protected(pod, now) and not self.block(pod)
+        self.index = PdbIndex.of(pdbs).narrowed(lambda guard: guard.never_allows)
 
     def block(self, pod: Pod) -> bool:
         """Return whether PDBs never allow its eviction."""
-        matching = self._matching(pod)
-        if not matching or (len(matching) == 1 and not matching[0][1]):
+        matching = self.index.matching(pod) if self.index else ()
+        if not matching or (len(matching) == 1 and not matching[0].never_allows):
             return False
         if self._surging and replica_set_of(pod) in self._surging:
             return False  # moved by its Deployment's rolling update, whatever the PDBs say (docs/rules.md#surge)
         if not filters.is_active(pod) or filters.is_mirror(pod) or filters.tolerates_disruption(pod):
             return False
-        if len(matching) > 1:
-            return True
-        always = matching[0][2]
-        return not (always and any(c.type == "Ready" and c.status == "False" for c in pod.status.conditions))
-
-
-def _never_allows(pdb: PodDisruptionBudget) -> bool:
-    most, least = pdb.spec.max_unavailable, pdb.spec.min_available
-    return most in (0, "0%") or least == "100%"
+        return len(matching) > 1 or not matching[0].spares(pod)

@@ -9,7 +9,9 @@ from datetime import datetime
 from itertools import compress
 from operator import attrgetter
 
+from dovetail.model.cached import cached
 from dovetail.model.objects import Pod, PodDisruptionBudget
+from dovetail.scheduling.changes import changes
 from dovetail.scheduling.entries import Entry
 from dovetail.scheduling.pods import pod as filters
 from dovetail.scheduling.pods.bindings import Bindings, ByNode
@@ -17,7 +19,6 @@ from dovetail.scheduling.pods.classes import RESCHEDULABLE, Classes, PodClass, S
 from dovetail.scheduling.pods.coming_sizes import ComingSizes
 from dovetail.scheduling.pods.evictions import Blockers, ProtectionSpan, is_protected, span_of
 from dovetail.scheduling.pods.surge import Owner
-from dovetail.scheduling.reading.changes import changes
 
 Leaving = list[tuple[PodClass, int, int]]
 """Class, node and flags of pods that leave their node."""
@@ -36,24 +37,6 @@ class Movers:
     `at`: their places among `of`, all pods of the node. `classes`: as they come back; `was`: as they are.
     """
 
-    __slots__ = (
-        "_alike",
-        "_index",
-        "_leaving",
-        "_named",
-        "_queue",
-        "_specs",
-        "_started",
-        "_waiting",
-        "at",
-        "classes",
-        "flags",
-        "of",
-        "pods",
-        "span",
-        "was",
-    )
-
     def __init__(
         self,
         of: tuple[Pod, ...],
@@ -62,58 +45,44 @@ class Movers:
         flags: list[int],
         at: tuple[int, ...],
         span: ProtectionSpan,
-        was: list[PodClass] | None = None,
+        was: list[PodClass],
     ) -> None:
-        self.was = classes if was is None else was
+        self.was = was
         self.of = of
         self.at = at
         self.pods = pods
         self.classes = classes
         self.flags = flags
         self.span = span
-        self._queue: list[Entry] | None = None
-        self._alike: list[list[Entry]] | None = None
-        self._waiting: list[Entry] | None = None
-        self._named: dict[str, Entry] | None = None
         self._leaving: Leaving = []
         self._index = -1
-        self._specs: Specs | None = None
-        self._started: Specs | None = None
 
-    @property
+    @cached
     def queue(self) -> list[Entry]:
         """Return the pods as queue entries of a candidate, in the order in which they are placed."""
-        if self._queue is None:
-            pairs = zip(self.pods, self.classes, strict=True)
-            found = [Entry(pod, cls, exempt=filters.is_pending(pod), pending=False) for pod, cls in pairs]
-            found.sort(key=_by_key)
-            self._queue = found
-        return self._queue
+        pairs = zip(self.pods, self.classes, strict=True)
+        found = [Entry(pod, cls, exempt=filters.is_pending(pod), pending=False) for pod, cls in pairs]
+        found.sort(key=_by_key)
+        return found
 
-    @property
+    @cached
     def alike(self) -> list[list[Entry]]:
         """Return the pods of each class, started or not, in the order in which they are placed."""
-        if self._alike is None:
-            found: dict[tuple[int, bool], list[Entry]] = {}
-            for entry in self.queue:
-                found.setdefault(entry.mark, []).append(entry)
-            self._alike = list(found.values())
-        return self._alike
+        found: dict[tuple[int, bool], list[Entry]] = {}
+        for entry in self.queue:
+            found.setdefault(entry.kind, []).append(entry)
+        return list(found.values())
 
-    @property
+    @cached
     def waiting(self) -> list[Entry]:
         """Return the pods as queue entries of a node that is already leaving: they may go anywhere."""
-        if self._waiting is None:
-            pairs = zip(self.pods, self.classes, strict=True)
-            self._waiting = [Entry(pod, cls, exempt=True, pending=False, leaving=True) for pod, cls in pairs]
-        return self._waiting
+        pairs = zip(self.pods, self.classes, strict=True)
+        return [Entry(pod, cls, exempt=True, pending=False, leaving=True) for pod, cls in pairs]
 
-    @property
+    @cached
     def waiting_by_name(self) -> dict[str, Entry]:
         """Return these entries by the pods' `namespace/name`; don't modify them."""
-        if self._named is None:
-            self._named = {entry.name: entry for entry in self.waiting}
-        return self._named
+        return {entry.name: entry for entry in self.waiting}
 
     def leaving(self, index: int) -> Leaving:
         """Return what the packer removes from its counts when the node, now at this index, goes."""
@@ -122,21 +91,17 @@ class Movers:
             self._index = index
         return self._leaving
 
-    @property
+    @cached
     def specs(self) -> Specs:
         """Return how many pods there are of each spec."""
-        if self._specs is None:
-            self._specs = _count(self.classes)
-        return self._specs
+        return _count(self.classes)
 
-    @property
+    @cached
     def started(self) -> Specs:
         """Return how many started pods there are of each spec: closed nodes refuse these."""
-        if self._started is None:
-            pairs = zip(self.pods, self.classes, strict=True)
-            started = [cls for pod, cls in pairs if pod.status.phase != "Pending"]
-            self._started = self.specs if len(started) == len(self.classes) else _count(started)
-        return self._started
+        pairs = zip(self.pods, self.classes, strict=True)
+        started = [cls for pod, cls in pairs if pod.status.phase != "Pending"]
+        return self.specs if len(started) == len(self.classes) else _count(started)
 
 
 def _count(classes: Iterable[PodClass]) -> Specs:
@@ -213,7 +178,7 @@ class MoverRegistry:
     def _held_on(self, index: int, bindings: Bindings) -> list[bool] | None:
         """Return which pods of a node PDBs may block for good; None: it may be any."""
         if self._held is None or self._held[0] is not bindings:
-            self._held = bindings, bindings.might(self.blockers.select)
+            self._held = bindings, bindings.might(self.blockers.index.may_select)
         held = self._held[1]
         return None if held is None else held[index]
 

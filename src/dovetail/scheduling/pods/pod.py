@@ -1,4 +1,4 @@
-"""A single pod as the scheduler sees it: its filters, its host ports, what it tolerates.
+"""A single pod as the scheduler sees it: its filters, its host ports, what it tolerates, when it comes and goes.
 
 Pure questions about one pod, answered as Karpenter v1.15 answers them. Knows nothing of nodes, pools or other pods;
 `scheduling.classes` asks once per class of equal pods and keeps the answers. Requests are in `requests`.
@@ -172,3 +172,35 @@ def ports_clash(wanted: Iterable[HostPort], used: Iterable[HostPort]) -> bool:
     """Return whether some requested port is in use."""
     taken = tuple(used)
     return any(port.clashes(other) for port in wanted for other in taken)
+
+
+def present_on(pod: Pod | None) -> str:
+    """Return the node that a pod counts on, or ""."""
+    if pod is None or not pod.spec.node_name or not is_active(pod) or is_daemon(pod) or is_mirror(pod):
+        return ""
+    return pod.spec.node_name
+
+
+def event_nodes(old: Pod | None, new: Pod | None) -> tuple[str, ...]:
+    """Return the nodes on which a pod's change is a pod event: the one it left and the one it arrived on."""
+    if old is None and new is not None and not new.spec.node_name:
+        return ()
+    if old is not None and new is not None and _stays(old, new):
+        return ()
+    before, after = present_on(old), present_on(new)
+    if before == after and (old is None or new is None or old.metadata.uid == new.metadata.uid):
+        return ()
+    if not before or not after or before == after:
+        return (before or after,) if before or after else ()
+    return before, after
+
+
+def _stays(old: Pod, new: Pod) -> bool:
+    """Return whether a pod counts where it did before, at a glance: most changes of a pod are of its status only."""
+    then, now = old.metadata, new.metadata
+    return (
+        (old.spec is new.spec or old.spec.node_name == new.spec.node_name)
+        and then.uid == now.uid
+        and (then.owner_references is now.owner_references or then.owner_references == now.owner_references)
+        and is_active(old) == is_active(new)
+    )

@@ -32,7 +32,7 @@ class Surge(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """Return `namespace/name`."""
         meta = self.deployment.metadata
-        return f"{meta.namespace}/{meta.name}"
+        return meta.key
 
     @property
     def is_single(self) -> bool:

@@ -1,7 +1,7 @@
 """What a class of pods asks for at each step of its relaxation, whatever the nodes are: labels and topology rules.
 
 None of it depends on nodes, on where pods are or on time. So the terms that one snapshot has compiled serve the next
-(`TermsCache`), and only the counts of the rules are new (`scheduling.frame`). Decides nothing.
+(`SnapshotMemory`), and only the counts of the rules are new (`scheduling.frame`). Decides nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,29 +51,10 @@ class ClassTerms:
         everything = pod_requirements(spec.node_selector, affinity, preferences=True) if self.respects else strict
         found = {}
         for rule in _rules(cls, spec, self.namespaces, respects=self.respects):
-            mark = rule.mark
-            found[mark] = self._rules.setdefault(mark, rule)
+            key = rule.identity
+            found[key] = self._rules.setdefault(key, rule)
         reqs = self.machines.intern(everything)
         return Terms(strict, reqs, tuple(found.values()), lasting(reqs, self.machines))
-
-
-class TermsCache:
-    """The last terms, valid while machines, namespaces and the policy for preferences are the same."""
-
-    def __init__(self) -> None:
-        self._last: ClassTerms | None = None
-
-    def of(self, machines: Machines, namespaces: Sequence[Namespace], *, respects: bool) -> ClassTerms:
-        """Return the terms; `respects`: preferences count as required at first."""
-        last = self._last
-        if (
-            last is None
-            or last.machines is not machines
-            or last.namespaces is not namespaces
-            or last.respects != respects
-        ):
-            last = self._last = ClassTerms(machines, namespaces, respects=respects)
-        return last
 
 
 def lasting(reqs: ReqSet, machines: Machines) -> bool:

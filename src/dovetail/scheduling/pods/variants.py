@@ -65,6 +65,7 @@ class Variant:
         "_mask",
         "_templates",
         "alternatives",
+        "asks",
         "attached",
         "cls",
         "given_up",
@@ -74,7 +75,6 @@ class Variant:
         "keys",
         "like",
         "lost",
-        "mark",
         "need",
         "owned",
         "ports",
@@ -115,7 +115,7 @@ class Variant:
         self._buckets: list[tuple[tuple[int, ...], NodeList]] | None = None
         self._templates: list[bool] | None = None
         self._after: Variant | bool = True
-        self.mark = (self.reqs.id, self.tolerations, tuple(group.id for group in self.owned))
+        self.asks = (self.reqs.id, self.tolerations, tuple(group.id for group in self.owned))
 
     @property
     def frame(self) -> "Frame":
@@ -155,7 +155,7 @@ class Variant:
             spec, what = step
             given_up = (*given_up, what)
             softer = self.frame.variant(self.cls, spec, given_up)
-            if softer.mark != self.mark:
+            if softer.asks != self.asks:
                 return softer
         return None
 
@@ -200,13 +200,13 @@ class Variant:
 
     def _fitting(self) -> Mask:
         """Return the nodes that have these, whether they stay or not; frames in which others leave have the same."""
-        frame, mark = self.frame, self._asked
-        found = frame.fitting.get(mark)
+        frame, key = self.frame, self._asked
+        found = frame.fitting.get(key)
         if found is None:
             found = self.static
             for column, amount in self.need:
                 found = found & (frame.room[:, column] >= amount)
-            frame.fitting[mark] = found
+            frame.fitting[key] = found
         return found
 
     def _find_nodes(self) -> Mask:

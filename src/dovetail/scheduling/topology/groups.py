@@ -46,7 +46,7 @@ class NodeFilter:
         self.honor_taints = honor_taints
 
     @property
-    def mark(self) -> tuple[object, ...]:
+    def identity(self) -> tuple[object, ...]:
         """Return a key that is equal for equal filters."""
         tolerated = frozenset((t.key, t.operator, t.value, t.effect) for t in self.tolerations)
         return (frozenset(self.terms), tolerated, self.honor_affinity, self.honor_taints)
@@ -170,7 +170,7 @@ class TopologyRule(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     tolerations: tuple[Toleration, ...] | None = None
 
     @property
-    def mark(self) -> tuple[object, ...]:
+    def identity(self) -> tuple[object, ...]:
         """Return a key that is equal for equal rules."""
         return (
             self.kind,
@@ -180,7 +180,7 @@ class TopologyRule(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             self.null_selector,
             self.max_skew,
             self.min_domains,
-            self.node_filter.mark if self.node_filter is not None else None,
+            self.node_filter.identity if self.node_filter is not None else None,
             self.tolerations,
         )
 

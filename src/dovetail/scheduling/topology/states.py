@@ -1,26 +1,29 @@
 """The counts of one simulation: a topology group, minus the candidates' pods, plus placed pods.
 
-An overlay on a `Group` of `scheduling.topology.groups`: only what this simulation changes is copied.
+An overlay on a `Group` of `scheduling.topology.groups`: only what this simulation changes is copied. `Counting` has the
+states of all groups in use: a group is counted from the moment in which a pod that its rule applies to is prepared.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from dovetail.model.labels.requirements import Requirement
-from dovetail.scheduling.topology.groups import AFFINITY, SPREAD, Group
+from dovetail.scheduling.frame import Frame
+from dovetail.scheduling.pods.classes import TERMINAL, TERMINATING, PodClass
+from dovetail.scheduling.pods.variants import Variant
+from dovetail.scheduling.topology.groups import AFFINITY, INVERSE, SPREAD, Group
 
 
 class GroupState:
     """A group in one simulation."""
 
-    __slots__ = ("counts", "draws", "extra", "group", "less", "nodes_in", "on_claims", "salt", "version")
+    __slots__ = ("counts", "draws", "extra", "group", "less", "nodes_in", "on_claims", "salt")
 
     def __init__(self, group: Group, salt: str = "") -> None:
         self.group = group
         self.salt = salt
         self.draws = 0
-        self.version = 0
         self.counts = list(group.counts)
         self.nodes_in = group.nodes_in
         self.less: dict[int, int] = {}
@@ -56,7 +59,6 @@ class GroupState:
     def record_node(self, node: int) -> None:
         """Count a pod that is placed on an existing node."""
         group = self.group
-        self.version += 1
         if group.host:
             self.extra[node] = self.extra.get(node, 0) + 1
             return
@@ -68,7 +70,6 @@ class GroupState:
     def record_claim(self, claim: int, entry: Requirement | None) -> None:
         """Count a pod that is placed on a new node, whose requirement on the label is `entry`."""
         group = self.group
-        self.version += 1
         if group.host:
             self.on_claims[claim] = self.on_claims.get(claim, 0) + 1
             return
@@ -241,3 +242,55 @@ class GroupState:
         """Return whether an existing node is acceptable for a host-name rule other than affinity."""
         count = self.at_node(node)
         return count + own <= self.group.max_skew if self.group.kind == SPREAD else count == 0
+
+
+class Counting:
+    """The states of one simulation, by group (`states`)."""
+
+    def __init__(self, frame: Frame, removed: frozenset[int], moving: Iterable[tuple[PodClass, int, int]]) -> None:
+        """Count nothing yet; `moving`: class, node and flags of bound pods that leave their nodes."""
+        self.states: dict[int, GroupState] = {}
+        self._frame = frame
+        self._removed = removed
+        ties = frame.settings.ties
+        self._salt = f"{ties}/{sorted(removed)}" if ties else ""
+        self._moving: dict[int, list[tuple[int, int]]] = {}
+        for cls, node, flags in moving:
+            self._moving.setdefault(cls.id, []).append((node, flags))
+        self._recorders: dict[int, list[GroupState]] = {}
+
+    def activate(self, variant: Variant) -> None:
+        """Start counting for the rules of a variant; placements made before are not counted, as upstream."""
+        for rule in variant.rules:
+            group = rule.group
+            if group.id in self.states:
+                continue
+            state = self.states[group.id] = GroupState(group, self._salt)
+            self._recorders.clear()
+            state.forget_nodes(self._removed)
+            if self._moving:
+                self._forget_moving(state)
+
+    def _forget_moving(self, state: GroupState) -> None:
+        """Remove the moving pods from a rule's counts."""
+        moving, group = self._moving, state.group
+        # A terminating pod still enforces its anti-affinity but counts nowhere else.
+        uncounted = TERMINAL if group.kind == INVERSE else TERMINATING
+        for cls_id in moving.keys() & group.based_on:
+            for node, flags in moving[cls_id]:
+                if not flags & uncounted:
+                    state.forget_pod(node)
+
+    def recorders_of(self, cls: PodClass) -> Sequence[GroupState]:
+        """Return the states that count pods of a class."""
+        if not self.states:
+            return ()
+        found = self._recorders.get(cls.id)
+        if found is None:
+            states, near = self.states, self._frame.counting.get(cls.id)
+            found = [states[group.id] for group in near if group.id in states] if near else []
+            if cls.info.anti_affinity:
+                owned = self._frame.inverse_owned(cls)
+                found.extend(self.states[group.id] for group in owned if group.id in self.states)
+            self._recorders[cls.id] = found
+        return found

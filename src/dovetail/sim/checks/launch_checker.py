@@ -22,7 +22,7 @@ from dovetail.model.command import Action
 from dovetail.model.objects import DaemonSet, Node, Pod
 from dovetail.model.settings import DOVETAIL, Search, Settings
 from dovetail.scheduling.entries import SimulationOptions
-from dovetail.scheduling.pods.evictions import Blockers
+from dovetail.scheduling.pods.evictions import Blockers, is_protected
 from dovetail.scheduling.pods.pod import is_pending, is_reschedulable
 from dovetail.scheduling.pods.requests import pod_requests, spec_requests
 from dovetail.scheduling.simulate import simulate
@@ -128,7 +128,8 @@ class LaunchChecker(Checker):
         found = ((key, pod) for name in nodes if name in self.store.nodes for key, pod in pods.get(name, {}).items())
         return any(
             is_reschedulable(pod)
-            and Blockers([pdbs[name] for name in self.world.evictions.guards_of(key, pod)]).would_move(pod, now)
+            and not is_protected(pod, now)
+            and not Blockers([pdbs[name] for name in self.world.evictions.guards_of(key, pod)]).block(pod)
             for key, pod in found
         )
 
@@ -147,10 +148,8 @@ class LaunchChecker(Checker):
     def _nodes_needed(self, nodes: list[str], cluster: Cluster) -> int:
         """Return how many nodes the pods of these need at most, if no existing node takes any of them."""
         catalogue = self.world.cloud.seen_catalogue()
-        self._last = snapshot = Snapshot.build(
-            cluster, catalogue, DOVETAIL, self.world.clock.instant(), previous=self._last
-        )
-        chosen = [place for name in nodes if (place := snapshot.node_index(name)) is not None]
+        self._last = snapshot = Snapshot(cluster, catalogue, DOVETAIL, self.world.clock.instant(), previous=self._last)
+        chosen = [place for name in nodes if (place := snapshot.index.get(name)) is not None]
         alone = SimulationOptions(closed=range(len(snapshot.states)), include_pending=False, include_leaving=False)
         result = simulate(snapshot, chosen, alone)
         needed = len(result.new_nodes) + len(result.unplaced)

@@ -100,7 +100,7 @@ class Meanwhile:
         pod = self._pod_on(node)
         if pod is None:
             return None
-        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        key = pod.metadata.key
         self._annotate(pod, names.DO_NOT_DISRUPT, "true")
 
         def end() -> None:
@@ -132,7 +132,7 @@ class Meanwhile:
         if pod is None:
             return None
         world = self.world
-        guards = world.evictions.guards_of(f"{pod.metadata.namespace}/{pod.metadata.name}", pod)
+        guards = world.evictions.guards_of(pod.metadata.key, pod)
         if len(guards) > 1 or not pod.metadata.labels:
             return None
         selector = LabelSelectorSpec(match_labels=pod.metadata.labels)
@@ -140,7 +140,7 @@ class Meanwhile:
         if not guards:
             meta = ObjectMeta(name=f"closed-{pod.metadata.name}", namespace=pod.metadata.namespace)
             world.put(PodDisruptionBudget(metadata=meta, spec=closed))
-            return lambda: self._remove_pdb(f"{meta.namespace}/{meta.name}")
+            return lambda: self._remove_pdb(meta.key)
         key = guards[0]
         before = world.store.pdbs[key].spec
         world.put(replace(world.store.pdbs[key], spec=replace(closed, selector=before.selector)))

@@ -18,7 +18,7 @@ from dovetail.model.objects import Node, NodeClaim, Pod, condition
 from dovetail.model.policies.policy import DisruptionPolicy
 from dovetail.model.settings import DOVETAIL
 from dovetail.scheduling.entries import SimulationOptions
-from dovetail.scheduling.pods.events import event_nodes
+from dovetail.scheduling.pods.pod import event_nodes
 from dovetail.scheduling.simulate import simulate
 from dovetail.scheduling.snapshot import Snapshot
 from dovetail.sim.checks.promises import COST, Checker, is_tainted
@@ -200,7 +200,7 @@ class DestinationChecker(_TimerChecker):
         hidden = self._hidden(host, sorted(self.store.nodes))
         if not hidden:
             return
-        self._last = snapshot = Snapshot.build(
+        self._last = snapshot = Snapshot(
             self.watch.cluster(),
             self.world.cloud.seen_catalogue(),
             DOVETAIL,
@@ -208,8 +208,8 @@ class DestinationChecker(_TimerChecker):
             previous=self._last,
         )
         taken = [entry.node for entry in record.nodes]
-        chosen = [place for name in taken if (place := snapshot.node_index(name)) is not None]
-        closed = [place for name in hidden if (place := snapshot.node_index(name)) is not None]
+        chosen = [place for name in taken if (place := snapshot.index.get(name)) is not None]
+        closed = [place for name in hidden if (place := snapshot.index.get(name)) is not None]
         result = simulate(
             snapshot, chosen, SimulationOptions(closed=closed, include_pending=False, include_leaving=False)
         )

@@ -64,7 +64,7 @@ class Rollouts:
             return
         old, new = cast("Deployment", change.old), cast("Deployment", change.new)
         if old.spec.template.metadata.annotations != new.spec.template.metadata.annotations:
-            key = f"{new.metadata.namespace}/{new.metadata.name}"
+            key = new.metadata.key
             self._rolling[key] = _Rollout(key, self.workloads.pods_of("ReplicaSet", key))
             generation = new.metadata.generation + 1
             status = replace(_whole(new.spec.replicas or 0, generation), updated_replicas=0)

@@ -45,7 +45,7 @@ KIND_OF: dict[type, str] = {kind: name for name, kind in KINDS.items()}
 
 def key_of(metadata: ObjectMeta) -> str:
     """Return `namespace/name`, or the name alone where there is no namespace."""
-    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+    return metadata.key if metadata.namespace else metadata.name
 
 
 class WorldStore:

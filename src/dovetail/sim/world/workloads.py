@@ -142,7 +142,7 @@ class Workloads:
         Each pod keeps its own shape. New pods of its owner get what all of its pods have in common: a mark that a
         person put on one pod goes with that pod.
         """
-        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        key = pod.metadata.key
         owner = next((entry for entry in pod.metadata.owner_references if entry.kind), None)
         if owner is not None and owner.kind in ("DaemonSet", "Node"):
             self.store.put(pod)

@@ -24,7 +24,7 @@ from dovetail.model.objects import (
     condition,
     is_true,
 )
-from dovetail.scheduling.pods.events import event_nodes
+from dovetail.scheduling.pods.pod import event_nodes
 from dovetail.sim.world.clock import MINUTE, SECOND, Alarm, Clock, Dice, Span
 from dovetail.sim.world.cloud import INTERRUPTION_NOTICE, Cloud, Instance
 from dovetail.sim.world.karpenter.draining import Draining

@@ -12,10 +12,9 @@ from datetime import datetime
 from typing import Final
 
 from dovetail.decide.decider import Decider
-from dovetail.decide.outcome import RoundResult
 from dovetail.decide.question import Question
 from dovetail.decide.refusal import Refusal
-from dovetail.decide.round import METHODS, decide
+from dovetail.decide.round import METHODS, RoundResult, decide
 from dovetail.decide.scene import Scene
 from dovetail.decide.work import Work
 from dovetail.model import names

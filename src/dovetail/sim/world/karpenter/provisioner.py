@@ -2,8 +2,8 @@
 
 The batch window is Karpenter's: one second after the last new pod, ten at most; a pod that still waits asks again every
 ten seconds, and so does a node that Karpenter empties: the pods still on it need a place as well. Where pods would go
-is `scheduling.place`'s word, as Karpenter's own scheduler would say it; NodeClaims that are on their way count as nodes
-there. Nodes that pods are sent to are nominated for twenty seconds.
+is `scheduling.simulate`'s word, as Karpenter's own scheduler would say it; NodeClaims that are on their way count as
+nodes there. Nodes that pods are sent to are nominated for twenty seconds.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,8 +18,8 @@ from dovetail.model.catalogue import Catalogue
 from dovetail.model.command import Replacement
 from dovetail.model.objects import KINDS, Node, NodeClaim, Pod
 from dovetail.model.settings import KARPENTER_1_15
-from dovetail.scheduling.place import place
 from dovetail.scheduling.result import NewNode, PlacementResult
+from dovetail.scheduling.simulate import place
 from dovetail.scheduling.snapshot import Snapshot
 from dovetail.sim.world.actuate import claim_from, record_on
 from dovetail.sim.world.clock import SECOND, Clock, Dice
@@ -154,7 +154,7 @@ class Provisioner:
         """Return the cluster as Karpenter's scheduler sees it now."""
         catalogue = self.cloud.seen_catalogue()
         settings = change_settings(KARPENTER_1_15, marked_for_deletion_nodes=self._marked(), ties=self._draw())
-        self._previous = Snapshot.build(self._view.cluster(), catalogue, settings, self.clock.instant(), self._previous)
+        self._previous = Snapshot(self._view.cluster(), catalogue, settings, self.clock.instant(), self._previous)
         return self._previous
 
     def _draw(self) -> int:

@@ -18,10 +18,10 @@ from dovetail.model.cluster import Cluster
 from dovetail.model.objects import Node, NodeClaim
 from dovetail.model.rules import Rules
 from dovetail.model.settings import Settings
+from dovetail.scheduling.changes import changes
 from dovetail.scheduling.launch.machines import Mask, Resources
 from dovetail.scheduling.nodes import MARKED, Pair, StateNode, join, leaving_reason, pair_up, state_node
 from dovetail.scheduling.pods.bindings import NodeNames
-from dovetail.scheduling.reading.changes import changes
 from dovetail.scheduling.room import Sizes
 
 Item = TypeVar("Item")
@@ -75,7 +75,7 @@ class _Join(msgspec.Struct, eq=False):
     """All that can be joined, by provider id, and the rows that came of it; `twins`: an id is used twice.
 
     `order`: what the rows are sorted by; `named`: how many rows have each name; `name_of_claim`: the names of rows by
-    those of their NodeClaims. `mark`: that of the rows that all this belongs to. The rows after them take it over and
+    those of their NodeClaims. `token`: that of the rows that all this belongs to. The rows after them take it over and
     change it.
     """
 
@@ -86,12 +86,13 @@ class _Join(msgspec.Struct, eq=False):
     order: list[_Order]
     named: Counter[str]
     name_of_claim: dict[str, str]
-    mark: object
+    token: object
 
 
 class NodeRows(msgspec.Struct, frozen=True, eq=False):
-    """All rows, column by column. `edits` leads here from the rows with the mark `since`; `mark` stands for these.
+    """All rows, column by column.
 
+    `edits`: how they follow from the rows before; None: all objects were joined again. `token`: stands for these rows.
     `initialized`: how many are of initialized nodes; these come first. `has_namesakes`: two rows have the same name.
     """
 
@@ -109,20 +110,13 @@ class NodeRows(msgspec.Struct, frozen=True, eq=False):
     stays: bytearray
     has_node: bytearray
     index: Mapping[str, int]
-    edits: Edits = UNCHANGED
-    since: object = None
-    mark: object = msgspec.field(default_factory=object)
-
-    def edits_since(self, mark: object) -> Edits | None:
-        """Return what leads from the rows with a mark to these; None if that is not known."""
-        if mark is self.mark:
-            return UNCHANGED
-        return self.edits if self.since is not None and mark is self.since else None
+    edits: Edits | None = None
+    token: object = msgspec.field(default_factory=object)
 
     @property
     def name_of_claim(self) -> Mapping[str, str]:
         """Return the names of rows by those of their NodeClaims."""
-        if self.joined.mark is self.mark:
+        if self.joined.token is self.token:
             return self.joined.name_of_claim
         return _claims_and_names(self.states)
 
@@ -167,13 +161,15 @@ def _all_rows(cluster: Cluster, settings: Settings, registries: RowRegistries, e
     ids = [*map(_id_of, cluster.nodes), *map(_id_of, cluster.node_claims)]
     twins = len(nodes) + len(claims) != len(ids) - ids.count("") or len(by_key) != len(rows)
     names = [row.state.name for row in rows]
-    mark, states, named = object(), [row.state for row in rows], Counter(names)
+    token, states, named = object(), [row.state for row in rows], Counter(names)
     initialized, has_namesakes = sum(state.initialized for state in states), len(named) != len(names)
     return NodeRows(
         nodes=cluster.nodes,
         claims=cluster.node_claims,
         rules=settings.rules,
-        joined=_Join(nodes, claims, by_key, twins, [row.order for row in rows], named, _claims_and_names(states), mark),
+        joined=_Join(
+            nodes, claims, by_key, twins, [row.order for row in rows], named, _claims_and_names(states), token
+        ),
         initialized=initialized,
         has_namesakes=has_namesakes,
         states=states,
@@ -184,7 +180,7 @@ def _all_rows(cluster: Cluster, settings: Settings, registries: RowRegistries, e
         stays=bytearray(not row.leaving for row in rows),
         has_node=bytearray(row.state.node is not None for row in rows),
         index=_index(names),
-        mark=mark,
+        token=token,
     )
 
 
@@ -196,9 +192,9 @@ def _renewed(before: NodeRows, cluster: Cluster, settings: Settings, registries:
         return before
     many = len(gone) + len(new) + len(gone_claims) + len(new_claims)
     joined = before.joined
-    if joined.twins or joined.mark is not before.mark or many > _FEW + len(before.names):
+    if joined.twins or joined.token is not before.token or many > _FEW + len(before.names):
         return None
-    joined.mark = None
+    joined.token = None
     if not _replace(joined.nodes, gone, new) or not _replace(joined.claims, gone_claims, new_claims):
         return None
     nodes, claims, rows = joined.nodes, joined.claims, joined.rows
@@ -219,7 +215,7 @@ def _renewed(before: NodeRows, cluster: Cluster, settings: Settings, registries:
             rows[key] = row = _row(found, settings, registries)
             coming.append(row)
     found_rows = _edited(before, cluster, out, coming)
-    joined.mark = None if found_rows is None else found_rows.mark
+    joined.token = None if found_rows is None else found_rows.token
     return found_rows
 
 
@@ -274,7 +270,6 @@ def _edited(before: NodeRows, cluster: Cluster, out: list[_Row], coming: list[_R
         has_node=has_node,
         index=index,
         edits=edits,
-        since=before.mark,
     )
 
 

@@ -1,9 +1,11 @@
-"""Which nodes expire in the coming days, and which of them the budgets can't take before Karpenter ends them by force.
+"""What is ahead for nodes that go for another reason than their cost: which wait, and which expire in the coming days.
 
-See docs/rules.md#expiry. Every node that has to go is retired between two moments: from the one at which it counts as
-expired to the one at which Karpenter ends it. Between them, the pool's budgets for Expired are played forward: nodes
-that are due first go first, a replacement takes as long as the pool's nodes took to launch, and a drain takes `DRAIN`.
-A node goes in time if its replacement is there before Karpenter ends it. Other reasons use the same budgets, and a
+A node waits for the first method that wants it: unhealthy, expired, drifted.
+
+Nodes expire as docs/rules.md#expiry says: every one is retired between the moment at which it counts as expired and the
+one at which Karpenter ends it by force. Between them, the pool's budgets for Expired are played forward: nodes that are
+due first go first, a replacement takes as long as the pool's nodes took to launch, and a drain takes `DRAIN`. A node
+goes in time if its replacement is there before Karpenter ends it. Other reasons use the same budgets, and a
 PodDisruptionBudget may slow a drain, so this is the best case. Decides nothing. Sits in decide, beside the methods,
 below the round.
 """
@@ -14,11 +16,10 @@ from datetime import datetime, timedelta, tzinfo
 from heapq import heappop, heappush
 from typing import Final
 
-from dovetail.decide.facts.launches import usual_launch
-from dovetail.decide.facts.node_facts import NodeFacts
-from dovetail.decide.gates.budgets import flat_allowance, next_edge
+from dovetail.decide.facts.node_facts import NodeFacts, usual_launch
+from dovetail.decide.gates.budgets import flat_allowance, rate_span, window_times
 from dovetail.decide.gates.pool_holds import window_hold
-from dovetail.decide.outcome import ExpiringDay, ExpiringNode
+from dovetail.decide.outcome import ExpiringDay, ExpiringNode, WaitingNode
 from dovetail.decide.scene import Scene
 from dovetail.model.policies.policy import Budget, Reason
 
@@ -35,13 +36,13 @@ def expiring_nodes(scene: Scene, span: timedelta) -> tuple[ExpiringNode, ...]:
     if not scene.settings.rules.retires_expired:
         return ()
     pools: dict[str, list[NodeFacts]] = {}
-    managed, end = scene.gate_context.managed_pools, scene.now + span
+    end = scene.now + span
     horizon = max(end, scene.now + LOOK_AHEAD)
     for facts in scene.nodes:
         at = facts.forced_at
         if at is None or facts.marked or facts.pool is None or not scene.now < at <= horizon:
             continue
-        if managed is None or facts.pool_name in managed:
+        if scene.gate_context.manages(facts.pool_name):
             pools.setdefault(facts.pool_name, []).append(facts)
     found = []
     for pool in sorted(pools):
@@ -133,20 +134,34 @@ class _Play:
         """Yield when there may be room again: a node is gone, a window opens or closes, a rate lets the next one go."""
         if self._leaving:
             yield self._leaving[0]
-        edge = next_edge(self._policy, at)
-        if edge is not None:
-            yield edge
+        yield from window_times(self._policy, at)
         for budget in self._policy.budgets:
             if budget.per is not None and (counted := self._since(budget, at)):
-                yield counted[0] + _span(budget)
+                yield counted[0] + rate_span(budget)
         yield from (moment for moment in self._ledger.rate_times_of(self._pool) if moment > at)
 
     def _since(self, budget: Budget | None, at: datetime) -> Sequence[datetime]:
         """Return when the nodes began to leave that a rate budget counts at a time, in order."""
-        return self._starts[bisect_right(self._starts, at - _span(budget)) :]
+        assert budget is not None
+        return self._starts[bisect_right(self._starts, at - rate_span(budget)) :]
 
 
-def _span(budget: Budget | None) -> timedelta:
-    assert budget is not None
-    assert budget.per is not None
-    return timedelta(microseconds=-(-budget.per // 1000))
+def waiting_nodes(scene: Scene) -> tuple[WaitingNode, ...]:
+    """Return the nodes that wait, in the order of their names."""
+    found = []
+    for facts in scene.nodes:
+        if facts.marked or facts.pool is None or not scene.gate_context.manages(facts.pool_name):
+            continue
+        wanted = next(_wanted(facts, scene.now), None)
+        if wanted is not None:
+            found.append(WaitingNode(node=facts.name, node_pool=facts.pool_name, reason=wanted[0], since=wanted[1]))
+    return tuple(sorted(found, key=lambda entry: entry.node))
+
+
+def _wanted(facts: NodeFacts, now: datetime) -> Iterator[tuple[Reason, datetime]]:
+    if facts.sickness is not None and facts.sickness.due <= now:
+        yield Reason.UNHEALTHY, facts.sickness.due
+    if facts.expires_at is not None and facts.expires_at <= now:
+        yield Reason.EXPIRED, facts.expires_at
+    if facts.drifted_since is not None and facts.drifted_since <= now:
+        yield Reason.DRIFTED, facts.drifted_since

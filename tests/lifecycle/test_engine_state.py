@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from dovetail.decide.outcome import SteeringPlan
 from dovetail.decide.question import CostHold
-from dovetail.decide.steering_plan import SteeringPlan
 from dovetail.lifecycle.commands.attempts import SECOND
 from dovetail.lifecycle.commands.command_run import Run
 from dovetail.lifecycle.commands.machine import Phase

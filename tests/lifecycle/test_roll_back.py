@@ -1,10 +1,14 @@
-"""Rules of the command machine that mutation tests found unchecked: each test fails without its rule."""
+"""What a command undoes and when, and how long its pool waits after that."""
 
-from datetime import timedelta
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dovetail.lifecycle.commands.records import is_our_taint
+from dovetail.lifecycle.commands.command_run import Run
+from dovetail.lifecycle.commands.machine import Phase
+from dovetail.lifecycle.commands.records import Candidate
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import (
     CreateNodeClaim,
@@ -20,9 +24,11 @@ from dovetail.lifecycle.messages import (
     UntaintNode,
 )
 from dovetail.model import names
-from dovetail.model.objects import Node, NodeClaim, Taint
+from dovetail.model.command import Action, Command, Method
+from dovetail.model.objects import Node, NodeClaim
+from dovetail.model.settings import Stabilization, StabilizationEnds
 from dovetail.scheduling.pods.surge import SURGE
-from tests.support.conversation import deployment, pod, pool, replica_set
+from tests.support.conversation import Talk, deployment, pod, pool, replica_set
 from tests.support.lifecycle_world import CALM, Crash, Driver, World, engine_for
 
 TIMEOUT = CALM.replacement_timeout / 10**9
@@ -145,20 +151,6 @@ def test_crash_at_any_launch_leaves_no_replacement_behind(carried_out: bool) -> 
     )
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "ours"),
-    [
-        (names.DISRUPTION_TAINT, "disrupting", True),
-        (names.DISRUPTION_TAINT, "candidate", False),
-        (names.DISRUPTION_TAINT, "", False),
-        ("example.org/maintenance", "disrupting", False),
-    ],
-)
-def test_which_taint_is_ours(key: str, value: str, ours: bool) -> None:
-    """A taint belongs to Dovetail only if both key and value match."""
-    assert is_our_taint(Taint(key=key, value=value, effect="NoSchedule")) == ours
-
-
 @pytest.mark.parametrize("failure", [Failure.REFUSED, Failure.FORBIDDEN])
 def test_a_deployment_that_may_not_be_rolled_launches_no_machine_again_and_again(failure: Failure) -> None:
     """A pool whose Deployment may not roll waits longer after each rollback."""
@@ -179,3 +171,54 @@ def test_a_pool_whose_notes_may_not_be_written_is_not_asked_at_every_turn() -> N
     driver = Driver(world, engine_for()).begin().run(600)
     assert 2 <= len(asked(driver, NoteDisruption)) <= 4
     assert asked(driver, TaintNode) == []
+
+
+NOW = datetime(2026, 5, 11, 12, tzinfo=UTC)
+
+
+def run(*nodes: str, ident: str = "c1", saves: int | None = None) -> Run:
+    """Return a cost command for these nodes, each `pool/node` or a `node` of the pool web."""
+    pairs = [node.rpartition("/")[::2] for node in nodes]
+    candidates = tuple(Candidate(node=name, claim=name, uid=name, pool=of or "web") for of, name in pairs)
+    made = Run(
+        id=ident,
+        action=Action.DELETE_COST,
+        method=Method.SINGLE_NODE,
+        candidates=candidates,
+        phase=Phase.DELETING,
+        began=NOW,
+    )
+    if saves is not None:
+        names_of = tuple(name for _, name in pairs)
+        made.command = Command(
+            action=Action.DELETE_COST, method=Method.SINGLE_NODE, nodes=names_of, savings=saves
+        )  # fmt: skip
+    return made
+
+
+def test_nothing_is_remembered_of_a_command_that_was_undone() -> None:
+    """A command whose deletion is refused leaves nothing in the memory."""
+    settings = replace(
+        CALM, stabilization=Stabilization(), stabilization_ends=StabilizationEnds.LANDED, validation_delay=0
+    )
+    talk = Talk(settings)
+    limits = json.dumps({"health": {"movedPodsReadyWithin": "60s"}})
+    for item in (pool(annotations={names.POLICY_ANNOTATION: limits}), replica_set("rs", 1), pod("a", "n1", "rs")):
+        talk.world.put(item)
+    talk.world.add_node("n1", want="cost-delete")
+    state = talk.engine._state
+    noted = []
+
+    def fail(asked: Instruction) -> Failure | None:
+        if not isinstance(asked, DeleteNodeClaim):
+            return None
+        books = (state.aftercare._moved, state.landing._moved, state.regrowth._watched, state.outcomes._watched)
+        noted.append(tuple(len(book) for book in books))
+        return Failure.REFUSED
+
+    talk.world.fail = fail
+    talk.begin().run(5)
+    assert talk.ends() == ["failed"]
+    assert noted == [(1, 1, 1, 1)]
+    assert (state.aftercare._moved, state.landing._moved) == ({}, {})
+    assert (state.regrowth._watched, state.outcomes._watched) == ({}, {})

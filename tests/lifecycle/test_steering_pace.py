@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dovetail.decide.steering_plan import NOTHING, SteeringPlan, Victim
+from dovetail.decide.outcome import NOTHING, SteeringPlan, Victim
 from dovetail.lifecycle.commands.attempts import RIGHT_MISSING
 from dovetail.lifecycle.messages import Failure, InstructionFailed, InstructionSucceeded
 from dovetail.lifecycle.steering import MINUTE, OPENS_AFTER, Steering
