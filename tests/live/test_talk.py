@@ -51,7 +51,7 @@ def test_an_event_that_is_there_is_read_and_counted_again() -> None:
     def answer(request: web.Request, number: int) -> Any:
         if request.method == "POST":
             return web.json_response({"code": 409, "reason": "AlreadyExists", "message": "there"}, status=409)
-        return {"metadata": {"resourceVersion": "7"}, "series": {"count": 4}}
+        return {"metadata": {"name": request.path.rsplit("/", 1)[-1], "resourceVersion": "7"}, "series": {"count": 4}}
 
     assert _asked(answer) == ["POST", "GET", "PATCH"]
 
