@@ -15,11 +15,12 @@ from dovetail.lifecycle.memory.landing import LEAST, Landing
 from dovetail.lifecycle.messages import DeleteNodeClaim, Failure
 from dovetail.lifecycle.reports import CommandAdvanced
 from dovetail.lifecycle.store import Store
-from dovetail.model.command import Action, Command, Method
-from dovetail.model.objects import AnyObject, Pod, ReplicaSet
+from dovetail.model.command import Action, Method
+from dovetail.model.objects import Pod, ReplicaSet
 from dovetail.model.settings import Settings, Stabilization, StabilizationEnds
 from tests.support.conversation import pod, replica_set
 from tests.support.lifecycle_world import CALM, Driver, ScriptedPlanner, World, engine_for
+from tests.support.runs import run, store_of
 
 MINUTE = 60 * 10**9
 WINDOW = replace(CALM, stabilization=Stabilization(empty=0, expired=0, drifted=0, cost=5 * MINUTE))
@@ -161,37 +162,6 @@ def test_nothing_is_remembered_of_a_command_that_failed() -> None:
     assert driver.ends()
     assert driver.ends()[0] != "done"
     assert engine._state.landing._moved == {}
-
-
-NOW = datetime(2026, 5, 11, 12, tzinfo=UTC)
-
-
-def store_of(*items: AnyObject) -> Store:
-    """Return a store that holds these objects."""
-    store = Store()
-    for item in items:
-        store.observe(item)
-    return store
-
-
-def run(*nodes: str, ident: str = "c1", saves: int | None = None) -> Run:
-    """Return a cost command for these nodes, each `pool/node` or a `node` of the pool web."""
-    pairs = [node.rpartition("/")[::2] for node in nodes]
-    candidates = tuple(Candidate(node=name, claim=name, uid=name, pool=of or "web") for of, name in pairs)
-    made = Run(
-        id=ident,
-        action=Action.DELETE_COST,
-        method=Method.SINGLE_NODE,
-        candidates=candidates,
-        phase=Phase.DELETING,
-        began=NOW,
-    )
-    if saves is not None:
-        names_of = tuple(name for _, name in pairs)
-        made.command = Command(
-            action=Action.DELETE_COST, method=Method.SINGLE_NODE, nodes=names_of, savings=saves
-        )  # fmt: skip
-    return made
 
 
 def landing_of(store: Store, *idents: str) -> Landing:

@@ -12,7 +12,7 @@ from dovetail.lifecycle.commands.records import Candidate
 from dovetail.lifecycle.memory.regrowth import FIRST_WAIT, LEAST_WAIT, LOOK_AFTER, Regrowth, is_ours
 from dovetail.lifecycle.store import Store
 from dovetail.model import names
-from dovetail.model.command import Action, Command, Method
+from dovetail.model.command import Action, Method
 from dovetail.model.money import Money
 from dovetail.model.objects import (
     AnyObject,
@@ -25,6 +25,7 @@ from dovetail.model.objects import (
     PodStatus,
 )
 from tests.support.conversation import pod
+from tests.support.runs import run, store_of
 
 
 def _pod(name: str, owner: str, node: str = "") -> Pod:
@@ -77,37 +78,6 @@ def test_what_counts_as_a_node_that_came_back(owner: str, node: str, claim_on: s
     store.observe(_pod("again", owner, node))
     assert bool(regrowth.held(store, 1)) == regrown
     assert [pool for pool, _ in regrowth.judge(store, LOOK_AFTER)] == (["pool"] if regrown else [])
-
-
-NOW = datetime(2026, 5, 11, 12, tzinfo=UTC)
-
-
-def store_of(*items: AnyObject) -> Store:
-    """Return a store that holds these objects."""
-    store = Store()
-    for item in items:
-        store.observe(item)
-    return store
-
-
-def run(*nodes: str, ident: str = "c1", saves: int | None = None) -> Run:
-    """Return a cost command for these nodes, each `pool/node` or a `node` of the pool web."""
-    pairs = [node.rpartition("/")[::2] for node in nodes]
-    candidates = tuple(Candidate(node=name, claim=name, uid=name, pool=of or "web") for of, name in pairs)
-    made = Run(
-        id=ident,
-        action=Action.DELETE_COST,
-        method=Method.SINGLE_NODE,
-        candidates=candidates,
-        phase=Phase.DELETING,
-        began=NOW,
-    )
-    if saves is not None:
-        names_of = tuple(name for _, name in pairs)
-        made.command = Command(
-            action=Action.DELETE_COST, method=Method.SINGLE_NODE, nodes=names_of, savings=saves
-        )  # fmt: skip
-    return made
 
 
 def claim(name: str, node: str = "", **annotations: str) -> NodeClaim:

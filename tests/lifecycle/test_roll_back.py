@@ -2,13 +2,10 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
-from dovetail.lifecycle.commands.command_run import Run
-from dovetail.lifecycle.commands.machine import Phase
-from dovetail.lifecycle.commands.records import Candidate
 from dovetail.lifecycle.engine import Engine
 from dovetail.lifecycle.messages import (
     CreateNodeClaim,
@@ -24,7 +21,6 @@ from dovetail.lifecycle.messages import (
     UntaintNode,
 )
 from dovetail.model import names
-from dovetail.model.command import Action, Command, Method
 from dovetail.model.objects import Node, NodeClaim
 from dovetail.model.settings import Stabilization, StabilizationEnds
 from dovetail.scheduling.pods.surge import SURGE
@@ -171,29 +167,6 @@ def test_a_pool_whose_notes_may_not_be_written_is_not_asked_at_every_turn() -> N
     driver = Driver(world, engine_for()).begin().run(600)
     assert 2 <= len(asked(driver, NoteDisruption)) <= 4
     assert asked(driver, TaintNode) == []
-
-
-NOW = datetime(2026, 5, 11, 12, tzinfo=UTC)
-
-
-def run(*nodes: str, ident: str = "c1", saves: int | None = None) -> Run:
-    """Return a cost command for these nodes, each `pool/node` or a `node` of the pool web."""
-    pairs = [node.rpartition("/")[::2] for node in nodes]
-    candidates = tuple(Candidate(node=name, claim=name, uid=name, pool=of or "web") for of, name in pairs)
-    made = Run(
-        id=ident,
-        action=Action.DELETE_COST,
-        method=Method.SINGLE_NODE,
-        candidates=candidates,
-        phase=Phase.DELETING,
-        began=NOW,
-    )
-    if saves is not None:
-        names_of = tuple(name for _, name in pairs)
-        made.command = Command(
-            action=Action.DELETE_COST, method=Method.SINGLE_NODE, nodes=names_of, savings=saves
-        )  # fmt: skip
-    return made
 
 
 def test_nothing_is_remembered_of_a_command_that_was_undone() -> None:
