@@ -77,8 +77,10 @@ class Guillotine:
         return None
 
     def after(self, seen: Seen, status: int) -> None:
-        # The next write may be under way already: writes of one command go side by side.
-        if self.late and not self.fell and seen in self.writes[self.at - 1 : self.at] and status < 300:
+        # The next write may be under way already: writes of one command go side by side. Of an object that has gone
+        # meanwhile there is nothing left to write.
+        done = status < 300 or status == 404
+        if self.late and not self.fell and seen in self.writes[self.at - 1 : self.at] and done:
             self._fall()
 
     def _fall(self) -> None:
