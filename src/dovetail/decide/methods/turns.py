@@ -231,5 +231,7 @@ def turns_of(work: Work, found: Sequence[NodeFacts]) -> dict[str, PoolTurn]:
 
 def active_domains(work: Work) -> dict[str, str]:
     """Return the domains in which sequential budgets let drift work now, by pool."""
+    if not any(budget.sequential for policy in work.scene.policies.values() for budget in policy.budgets):
+        return {}
     turns = turns_of(work, work.scene.passing(METHOD))
     return {name: turn.active for name, turn in turns.items() if turn.active is not None}
